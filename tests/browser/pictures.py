@@ -57,6 +57,7 @@ def charts(page: Page, theme: str) -> None:
     page.wait_for_selector("section[data-area=final] canvas", state="attached")
     page.wait_for_timeout(SETTLE_MS)
     take(page, "chart", theme)
+    page.click("#arrange [aria-label=Close]")
     page.click("#reset")
     page.wait_for_selector("section[data-area=final] tbody td")
     page.wait_for_selector("#toast:not(.shown)", state="attached")  # the toast has disappeared

@@ -119,13 +119,15 @@ def test_a_table_becomes_a_chart_and_a_grid_again(page: Page, chart: str) -> Non
     assert len(config(page, "final_ui")["columns"]) == 6
 
 
-def test_settings_open_beside_a_widened_table(page: Page) -> None:
+def test_arrange_opens_beside_a_widened_table(page: Page) -> None:
     tool(page, "final", "Sort, filter").click()
-    page.wait_for_selector("perspective-viewer[data-table=final_ui] #settings_panel")
+    page.wait_for_selector("#arrange")
     tool(page, "final", "Widen").click()
     width = page.locator("section[data-area=final]").bounding_box()
     assert width is not None
-    assert width["width"] > 1400
+    assert width["width"] > 1100, "the panel is beside it, not over it"
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#arrange"), "also if the focus is elsewhere"
     page.keyboard.press("w")
     until(lambda: page.is_visible("[data-between='users accounts']"), "as before", LIMIT_S)
 

@@ -7,6 +7,7 @@
 
 import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
 import type { PartKind } from "../../protocol/frame.js";
+import { EXPERT_PANEL } from "../arrange/expert_panel.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
 import type { Types } from "./filters.js";
@@ -69,7 +70,7 @@ export class GridTable {
     this.#rowListeners.push(listener);
   }
 
-  /** Types of the columns; none before the first snapshot. */
+  /** Types of the columns, in their order; none before the first snapshot. */
   get types(): Readonly<Types> {
     return this.#types;
   }
@@ -189,8 +190,9 @@ export class GridTable {
   }
 
   async #open(table: EngineTable): Promise<void> {
-    this.#types = await table.schema();
-    const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
+    const [schema, names] = await Promise.all([table.schema(), table.columns()]);
+    this.#types = Object.fromEntries(names.map((name) => [name, schema[name] ?? ""]));
+    const columns = names.filter((name) => !name.startsWith("_"));
     this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
     if (this.visible) await (this.#opening = this.#openViewer());
     else setTimeout(() => (this.#opening = this.#openViewer()), HIDDEN_MS);
@@ -198,7 +200,7 @@ export class GridTable {
 
   async #openViewer(): Promise<void> {
     await this.viewer.load(this.#engine);
-    this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
+    this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR, EXPERT_PANEL);
     whenCreated(this.viewer, (grid) => {
       grid.shadowRoot!.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
       for (const listener of this.#gridListeners) listener(grid);
@@ -231,6 +233,11 @@ export class GridTable {
   /** The panel was resized: a chart that is being created does not notice by itself. */
   fit(): void {
     if (this.ready && this.visible) void this.viewer.resize(true);
+  }
+
+  /** The configuration that a reset goes back to. */
+  get defaults(): Readonly<Config> {
+    return this.#defaults;
   }
 
   get visible(): boolean {

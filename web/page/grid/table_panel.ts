@@ -1,5 +1,7 @@
 /** One table's panel: row count, filters, tools, columns out of sight, and a message while it is empty. */
 
+import type { ArrangePanel } from "../arrange/arrange_panel.js";
+import { GRID, kindLabel, KINDS, rememberedGrid, toChart, toGrid } from "../arrange/chart_kinds.js";
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
@@ -38,12 +40,11 @@ const CHART_DEFAULTS: Record<string, Config> = {
 };
 const FORMAT_LABELS: Record<Format, string> = { csv: "CSV", json: "JSON", arrow: "Arrow" };
 const FORMATS = Object.keys(FORMAT_LABELS) as Format[];
-const GRID = "Datagrid";
-const CHARTS = ["Y Bar", "X Bar", "Y Line", "Y Area", "Y Scatter", "Treemap", "Sunburst", "Heatmap"];
 
 /** Callbacks get what the user has chosen. `onWiden` toggles whether the table fills the workspace. */
 export type PanelSettings = {
   following: boolean;
+  arrangePanel: ArrangePanel;
   onFollow: (following: boolean) => void;
   onWiden: (name: string) => void;
 };
@@ -67,17 +68,20 @@ export class TablePanel {
   #columns: GridColumns | null = null;
 
   /** `body` is the viewer's parent. */
-  constructor(table: GridTable, body: HTMLElement, toast: Toast, { following, onFollow, onWiden }: PanelSettings) {
-    const { name, viewer } = table;
+  constructor(
+    table: GridTable,
+    body: HTMLElement,
+    toast: Toast,
+    { following, arrangePanel, onFollow, onWiden }: PanelSettings,
+  ) {
+    const { name } = table;
     this.#table = table;
     this.#body = body;
     this.#toast = toast;
     this.#filters = new FilterBar(table);
     body.prepend(this.#filters.chips);
     body.append(this.#emptyMessage);
-    for (const plugin of [GRID, ...CHARTS]) {
-      this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
-    }
+    for (const { plugin } of KINDS) this.#pluginSelect.append(element("option", { value: plugin }, kindLabel(plugin)));
     this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
     table.onConfig((config) => {
       this.#config = config;
@@ -87,8 +91,13 @@ export class TablePanel {
     });
     const arrange = button(
       "",
-      { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` },
-      () => table.ready && void viewer.toggleConfig(),
+      {
+        class: "flat",
+        title: `Sort, filter, columns, group, pivot of ${name}`,
+        "aria-expanded": false,
+        "aria-controls": "arrange",
+      },
+      () => table.ready && arrangePanel.toggle({ table, opener: arrange, setPlugin: (to) => this.#setPlugin(to) }),
     );
     arrange.append(icon("settings"), element("span", { class: "text" }, "Arrange"));
     const copyButton = iconButton("copy", `Copy the selected cells of ${name}, or all rows`, () => this.#copy());
@@ -188,20 +197,15 @@ export class TablePanel {
     const { viewer, name, ready } = this.#table;
     if (!ready) return;
     const config = await viewer.save();
-    const chartFilter = (CHART_DEFAULTS[name]?.filter ?? []).map((each) => JSON.stringify(each));
     if (plugin === GRID) {
-      const filter = (config.filter ?? []).filter((each) => !chartFilter.includes(JSON.stringify(each)));
-      await viewer.restore({ plugin, ...(this.#gridConfig ? { ...this.#gridConfig, filter } : {}) });
+      await viewer.restore(toGrid(config, this.#gridConfig, CHART_DEFAULTS[name], this.#table.defaults));
       this.#gridConfig = null;
       return;
     }
-    // charts change group_rollup_mode
-    const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup", sort = [] } = config;
-    const plainGrid = config.plugin === GRID && !group_by.length;
-    if (plainGrid) this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode, sort };
-    const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
-    const chart = { ...config, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] };
-    await viewer.restore({ plugin, ...defaults, filter: chart.filter, sort: correctedSort(name, chart, "desc") ?? sort });
+    this.#gridConfig = rememberedGrid(config) ?? this.#gridConfig;
+    const chart = toChart(config, plugin, CHART_DEFAULTS[name]);
+    const sort = correctedSort(name, { ...config, ...chart }, "desc");
+    await viewer.restore({ ...chart, ...(sort ? { sort } : {}) });
     this.#table.fit();
   }
 

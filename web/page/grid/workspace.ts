@@ -2,6 +2,7 @@
 
 import type { Generation, StatusRow } from "../../protocol/api_types.js";
 import type { FrameHeader } from "../../protocol/frame.js";
+import { ArrangePanel } from "../arrange/arrange_panel.js";
 import { byId, element, setText } from "../ui/dom.js";
 import { describeChoice, formatCount } from "../ui/format.js";
 import type { SavedLayout } from "../ui/layout.js";
@@ -22,6 +23,7 @@ export class Workspace {
   readonly tables: GridTables;
   #layout: SavedLayout;
   #panels = new Map<string, TablePanel>();
+  #arrangePanel: ArrangePanel;
   #lastUsed: TablePanel | null = null; // the panel of the last pointer press
   #folds: Folds;
   #setSplit: (sizes: Record<string, number>) => void;
@@ -32,6 +34,7 @@ export class Workspace {
 
   constructor(engine: Engine, layout: SavedLayout, toast: Toast) {
     this.#layout = layout;
+    this.#arrangePanel = new ArrangePanel(toast);
     const viewers = [...this.#main.querySelectorAll<Viewer>("perspective-viewer")];
     this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
     for (const table of this.tables.byName.values()) this.#addPanel(table, toast);
@@ -72,6 +75,7 @@ export class Workspace {
     const layout = this.#layout;
     const panel = new TablePanel(table, body, toast, {
       following: layout.current.following.includes(table.name),
+      arrangePanel: this.#arrangePanel,
       onFollow: (following) => {
         const others = layout.current.following.filter((name) => name !== table.name);
         layout.update({ following: following ? [...others, table.name] : others });

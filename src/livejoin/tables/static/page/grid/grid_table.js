@@ -5,6 +5,7 @@
  * (decision 20). Independent of what the tables mean.
  */
 import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
+import { EXPERT_PANEL } from "../arrange/expert_panel.js";
 import { preferences } from "../ui/preferences.js";
 import { gridTimeFormat } from "../ui/time_format.js";
 import { styleSheet } from "./style_sheet.js";
@@ -47,7 +48,7 @@ export class GridTable {
     onRows(listener) {
         this.#rowListeners.push(listener);
     }
-    /** Types of the columns; none before the first snapshot. */
+    /** Types of the columns, in their order; none before the first snapshot. */
     get types() {
         return this.#types;
     }
@@ -168,8 +169,9 @@ export class GridTable {
         });
     }
     async #open(table) {
-        this.#types = await table.schema();
-        const columns = (await table.columns()).filter((name) => !name.startsWith("_"));
+        const [schema, names] = await Promise.all([table.schema(), table.columns()]);
+        this.#types = Object.fromEntries(names.map((name) => [name, schema[name] ?? ""]));
+        const columns = names.filter((name) => !name.startsWith("_"));
         this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
         if (this.visible)
             await (this.#opening = this.#openViewer());
@@ -178,7 +180,7 @@ export class GridTable {
     }
     async #openViewer() {
         await this.viewer.load(this.#engine);
-        this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR);
+        this.viewer.shadowRoot?.adoptedStyleSheets.push(HIDE_TITLEBAR, EXPERT_PANEL);
         whenCreated(this.viewer, (grid) => {
             grid.shadowRoot.adoptedStyleSheets.push(LIMIT_CELL_WIDTH);
             for (const listener of this.#gridListeners)
@@ -210,6 +212,10 @@ export class GridTable {
     fit() {
         if (this.ready && this.visible)
             void this.viewer.resize(true);
+    }
+    /** The configuration that a reset goes back to. */
+    get defaults() {
+        return this.#defaults;
     }
     get visible() {
         return this.viewer.offsetParent !== null; // false in a hidden tab

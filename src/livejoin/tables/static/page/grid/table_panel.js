@@ -1,4 +1,5 @@
 /** One table's panel: row count, filters, tools, columns out of sight, and a message while it is empty. */
+import { GRID, kindLabel, KINDS, rememberedGrid, toChart, toGrid } from "../arrange/chart_kinds.js";
 import { button, element, setText } from "../ui/dom.js";
 import { formatCount, plural } from "../ui/format.js";
 import { icon, iconButton } from "../ui/icons.js";
@@ -29,8 +30,6 @@ const CHART_DEFAULTS = {
 };
 const FORMAT_LABELS = { csv: "CSV", json: "JSON", arrow: "Arrow" };
 const FORMATS = Object.keys(FORMAT_LABELS);
-const GRID = "Datagrid";
-const CHARTS = ["Y Bar", "X Bar", "Y Line", "Y Area", "Y Scatter", "Treemap", "Sunburst", "Heatmap"];
 export class TablePanel {
     tools = element("div", { class: "tools" });
     #table;
@@ -49,17 +48,16 @@ export class TablePanel {
     #order;
     #columns = null;
     /** `body` is the viewer's parent. */
-    constructor(table, body, toast, { following, onFollow, onWiden }) {
-        const { name, viewer } = table;
+    constructor(table, body, toast, { following, arrangePanel, onFollow, onWiden }) {
+        const { name } = table;
         this.#table = table;
         this.#body = body;
         this.#toast = toast;
         this.#filters = new FilterBar(table);
         body.prepend(this.#filters.chips);
         body.append(this.#emptyMessage);
-        for (const plugin of [GRID, ...CHARTS]) {
-            this.#pluginSelect.append(element("option", { value: plugin }, plugin === GRID ? "Grid" : plugin));
-        }
+        for (const { plugin } of KINDS)
+            this.#pluginSelect.append(element("option", { value: plugin }, kindLabel(plugin)));
         this.#pluginSelect.addEventListener("change", () => this.#setPlugin(this.#pluginSelect.value));
         table.onConfig((config) => {
             this.#config = config;
@@ -67,7 +65,12 @@ export class TablePanel {
             this.#filters.show(config);
             void this.#showCount();
         });
-        const arrange = button("", { class: "flat", title: `Sort, filter, columns, group, pivot of ${name}` }, () => table.ready && void viewer.toggleConfig());
+        const arrange = button("", {
+            class: "flat",
+            title: `Sort, filter, columns, group, pivot of ${name}`,
+            "aria-expanded": false,
+            "aria-controls": "arrange",
+        }, () => table.ready && arrangePanel.toggle({ table, opener: arrange, setPlugin: (to) => this.#setPlugin(to) }));
         arrange.append(icon("settings"), element("span", { class: "text" }, "Arrange"));
         const copyButton = iconButton("copy", `Copy the selected cells of ${name}, or all rows`, () => this.#copy());
         const exportButton = iconButton("download", `Export ${name}`, () => { });
@@ -150,21 +153,15 @@ export class TablePanel {
         if (!ready)
             return;
         const config = await viewer.save();
-        const chartFilter = (CHART_DEFAULTS[name]?.filter ?? []).map((each) => JSON.stringify(each));
         if (plugin === GRID) {
-            const filter = (config.filter ?? []).filter((each) => !chartFilter.includes(JSON.stringify(each)));
-            await viewer.restore({ plugin, ...(this.#gridConfig ? { ...this.#gridConfig, filter } : {}) });
+            await viewer.restore(toGrid(config, this.#gridConfig, CHART_DEFAULTS[name], this.#table.defaults));
             this.#gridConfig = null;
             return;
         }
-        // charts change group_rollup_mode
-        const { columns = [], group_by = [], aggregates = {}, filter = [], group_rollup_mode = "rollup", sort = [] } = config;
-        const plainGrid = config.plugin === GRID && !group_by.length;
-        if (plainGrid)
-            this.#gridConfig = { columns, group_by, aggregates, group_rollup_mode, sort };
-        const defaults = plainGrid ? CHART_DEFAULTS[name] : {};
-        const chart = { ...config, ...defaults, filter: [...filter, ...(defaults?.filter ?? [])] };
-        await viewer.restore({ plugin, ...defaults, filter: chart.filter, sort: correctedSort(name, chart, "desc") ?? sort });
+        this.#gridConfig = rememberedGrid(config) ?? this.#gridConfig;
+        const chart = toChart(config, plugin, CHART_DEFAULTS[name]);
+        const sort = correctedSort(name, { ...config, ...chart }, "desc");
+        await viewer.restore({ ...chart, ...(sort ? { sort } : {}) });
         this.#table.fit();
     }
     #showPlugin() {

@@ -1,4 +1,5 @@
 /** The Tables view: the join on top, the sources below it, livejoin's own tables in tabs, with separators between. */
+import { ArrangePanel } from "../arrange/arrange_panel.js";
 import { byId, element, setText } from "../ui/dom.js";
 import { describeChoice, formatCount } from "../ui/format.js";
 import { createTabs } from "../ui/navigation.js";
@@ -14,6 +15,7 @@ export class Workspace {
     tables;
     #layout;
     #panels = new Map();
+    #arrangePanel;
     #lastUsed = null; // the panel of the last pointer press
     #folds;
     #setSplit;
@@ -23,6 +25,7 @@ export class Workspace {
     #status = null;
     constructor(engine, layout, toast) {
         this.#layout = layout;
+        this.#arrangePanel = new ArrangePanel(toast);
         const viewers = [...this.#main.querySelectorAll("perspective-viewer")];
         this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
         for (const table of this.tables.byName.values())
@@ -63,6 +66,7 @@ export class Workspace {
         const layout = this.#layout;
         const panel = new TablePanel(table, body, toast, {
             following: layout.current.following.includes(table.name),
+            arrangePanel: this.#arrangePanel,
             onFollow: (following) => {
                 const others = layout.current.following.filter((name) => name !== table.name);
                 layout.update({ following: following ? [...others, table.name] : others });
