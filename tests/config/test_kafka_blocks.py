@@ -57,6 +57,17 @@ def test_an_equal_block_is_the_same_cluster(write: Write, section: str) -> None:
     assert chosen.warnings == ()
 
 
+def test_sources_and_control_topic_can_share_another_cluster(write: Write) -> None:
+    other = "{bootstrap.servers: 'b:2'}"
+    file = write(
+        f"kafka: {{bootstrap.servers: 'a:1'}}\nkafka_data: {other}\nkafka_control: {other}"
+    )
+    clusters = Clusters.connect(settings.load(file).kafka_blocks)
+    assert clusters.data is clusters.control
+    assert clusters.data.role == "cluster of the sources and cluster of the control topic"
+    assert clusters.own.role == "cluster of livejoin's own topics"
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_two_logins_for_the_same_servers_are_a_warning(write: Write, section: str) -> None:
     file = write(

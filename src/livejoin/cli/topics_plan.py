@@ -41,6 +41,7 @@ class _Part:
     """The plan for one cluster."""
 
     section: str
+    role: str
     servers: str
     topics: list[dict[str, Any]]
     create: list[str]
@@ -76,7 +77,7 @@ def plan(  # noqa: PLR0913 - one principal per cluster
     needed there.
     """
     from livejoin.config import settings  # noqa: PLC0415 - slow to import
-    from livejoin.kafka.clusters import ROLES, Clusters  # noqa: PLC0415 - as above
+    from livejoin.kafka.clusters import Clusters  # noqa: PLC0415 - as above
 
     chosen = settings.load(config)
     clusters = Clusters.connect(chosen.kafka_blocks)
@@ -97,8 +98,7 @@ def plan(  # noqa: PLR0913 - one principal per cluster
     blocks: list[list[str]] = []
     for part in parts:
         if len(parts) > 1:
-            role = next(role for section, role in ROLES.items() if section == part.section)
-            blocks.append([f"## {part.section}: {role}, {part.servers}"])
+            blocks.append([f"## {part.section}: {part.role}, {part.servers}"])
         blocks += _blocks(part, "livejoin serve" if serve else "livejoin")
     for number, lines in enumerate(blocks):
         for line in (*([""] if number else []), *lines):
@@ -130,6 +130,7 @@ def _part(
     )
     return _Part(
         cluster.section,
+        cluster.role,
         cluster.address,
         rows,
         [_create_command(row, cluster.address) for row in rows],

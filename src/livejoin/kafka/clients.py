@@ -47,7 +47,7 @@ class KafkaClients:
         self.properties = block
         self.own_topics = own_topics or OwnTopicRules()
         self.section = section  # of the settings, for hints
-        self._role = role  # tells it from other clusters, in errors
+        self.role = role  # tells it from other clusters, in errors
         self._client_properties = properties.client_properties(properties.reveal(block), section)
         self._admin: AdminClient | None = None
         self._last_error: tuple[KafkaError, float] | None = None
@@ -79,7 +79,7 @@ class KafkaClients:
     @property
     def _place(self) -> str:
         """Its address, with its role where there are other clusters."""
-        return f"{self.address} ({self._role})" if self._role else self.address
+        return f"{self.address} ({self.role})" if self.role else self.address
 
     def spark_options(self) -> dict[str, str]:
         """The properties as options of Spark's Kafka source and sink."""

@@ -38,21 +38,25 @@ class Clusters:
     def connect(
         cls, blocks: Mapping[Section, properties.Values], rules: OwnTopicRules | None = None
     ) -> "Clusters":
-        """Clusters from the blocks of the settings. One that equals `kafka` is the same cluster."""
-        first = properties.reveal(blocks[FIRST])
-        others = [
-            section
-            for section in OTHERS
-            if section in blocks and properties.reveal(blocks[section]) != first
-        ]
-        if not others:
+        """Clusters from the blocks of the settings. Equal blocks are one cluster."""
+        given = {section: blocks.get(section, blocks[FIRST]) for section in SECTIONS}
+        same = {
+            section: next(
+                other
+                for other in SECTIONS
+                if properties.reveal(given[other]) == properties.reveal(block)
+            )
+            for section, block in given.items()
+        }
+        roles = {first: [ROLES[s] for s in SECTIONS if same[s] == first] for first in same.values()}
+        if len(roles) == 1:
             return cls.single(Kafka(blocks[FIRST], rules))
         found = {
-            section: Kafka(blocks[section], rules, section=section, role=ROLES[section])
-            for section in (FIRST, *others)
+            section: Kafka(given[section], rules, section=section, role=" and ".join(each))
+            for section, each in roles.items()
         }
-        own = found[FIRST]
-        return cls(own, found.get("kafka_data", own), found.get("kafka_control", own))
+        own, data, control = (found[same[section]] for section in SECTIONS)
+        return cls(own, data, control)
 
     @classmethod
     def single(cls, kafka: Kafka) -> "Clusters":
