@@ -21,8 +21,13 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 @pytest.fixture
 def used_port() -> Iterator[int]:
-    """A port on which this process listens, but not as livejoin."""
+    """A port on which this process listens, but not as livejoin.
+
+    Its descriptor is above one that is free, which the listing of descriptors takes meanwhile.
+    """
+    free = socket.socket()
     with socket.socket() as listener:
+        free.close()
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         yield int(listener.getsockname()[1])
@@ -74,7 +79,7 @@ def test_a_used_port_is_named_with_its_process(diagnose: Diagnose, used_port: in
     assert found.severity == "BAD"
     assert f"cannot listen on 127.0.0.1:{used_port}: Address already in use" in found.found
     if Path("/proc/net/tcp").exists():
-        assert f"process {os.getpid()} (" in found.found
+        assert f"process {os.getpid()} (" in found.found, found
     assert "http.port" in found.advice
 
 

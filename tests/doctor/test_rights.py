@@ -2,9 +2,12 @@
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import (
@@ -12,11 +15,14 @@ from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
+    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 
 from doctor.conftest import Diagnose
+from livejoin.core.names import Names
+from livejoin.core.rights import Inputs, Role, run_grants
 from livejoin.kafka.cluster import Kafka
 from rig.authority import Authority
 from rig.findings import of, only, problems, severities
@@ -28,21 +34,33 @@ NAME = "guarded"
 TOPICS = {"users": "guarded-users", "accounts": "guarded-accounts", "control": "guarded-control"}
 
 Right = tuple[ResourceType, str, ResourcePatternType, AclOperation]
-LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
-TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
-TRANSACTIONS = ResourceType.TRANSACTIONAL_ID
-RIGHTS: tuple[Right, ...] = (
-    (TOPIC, TOPICS["users"], LITERAL, AclOperation.READ),
-    (TOPIC, TOPICS["accounts"], LITERAL, AclOperation.READ),
-    (TOPIC, TOPICS["control"], LITERAL, AclOperation.READ),
-    (TOPIC, TOPICS["control"], LITERAL, AclOperation.WRITE),
-    (TOPIC, f"{NAME}.", PREFIXED, AclOperation.READ),
-    (TOPIC, f"{NAME}.", PREFIXED, AclOperation.WRITE),
-    (TOPIC, f"{NAME}.", PREFIXED, AclOperation.CREATE),
-    (TOPIC, f"{NAME}.", PREFIXED, AclOperation.DELETE),
-    (GROUP, f"{NAME}.", PREFIXED, AclOperation.READ),
-    (TRANSACTIONS, f"{NAME}.leader", LITERAL, AclOperation.WRITE),
-)
+
+
+def documented(*roles: Role) -> list[Right]:
+    """The least rights, as `livejoin topics plan` prints them, one operation each."""
+    patterns = {True: ResourcePatternType.PREFIXED, False: ResourcePatternType.LITERAL}
+    return [
+        (
+            ResourceType[grant.resource.replace("-", "_").upper()],
+            grant.name,
+            patterns[grant.is_prefix],
+            AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()],
+        )
+        for grant in run_grants(Names(NAME), Inputs(**TOPICS), roles, creates=True)
+        for operation in grant.operations
+    ]
+
+
+EVERYTHING = documented("own", "data", "control")
+
+
+def right(name: str, operation: AclOperation) -> Right:
+    (found,) = [one for one in EVERYTHING if (one[1], one[3]) == (name, operation)
+                and one[0] != ResourceType.GROUP]  # fmt: skip
+    return found
+
+
+(GROUP,) = [one for one in EVERYTHING if one[0] == ResourceType.GROUP]
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +82,15 @@ def binding(right: Right) -> AclBinding:
     return AclBinding(kind, name, pattern, f"User:{USER}", "*", operation, allow)
 
 
+def _has(admin: AdminClient, one: AclBindingFilter) -> bool:
+    return bool(admin.describe_acls(one).result(10))
+
+
 @contextlib.contextmanager
-def granted(guarded: SecureBroker, *left_out: Right) -> Iterator[None]:
-    """Have the user these rights, but for some, and no others, until the end of the block."""
+def granted(guarded: SecureBroker, rights: list[Right]) -> Iterator[None]:
+    """Have the user these rights and no others, until the end of the block."""
     admin = guarded.open.admin
-    bindings = [binding(right) for right in RIGHTS if right not in left_out]
+    bindings = list(map(binding, rights))
     for done in admin.create_acls(bindings).values():
         done.result(10)
     filters = [
@@ -79,7 +101,7 @@ def granted(guarded: SecureBroker, *left_out: Right) -> Iterator[None]:
         for one in bindings
     ]
     for one in filters:
-        until(lambda one=one: admin.describe_acls(one).result(10), "it has the right", 10)
+        until(partial(_has, admin, one), "it has the right", 10)
     try:
         yield
     finally:
@@ -91,13 +113,13 @@ def granted(guarded: SecureBroker, *left_out: Right) -> Iterator[None]:
 def test_with_the_least_rights_nothing_is_bad(
     guarded: SecureBroker, diagnose: Diagnose, way: str
 ) -> None:
-    with granted(guarded):
+    with granted(guarded, EVERYTHING):
         found = diagnose(guarded.settings_for(way), name=NAME, topics=TOPICS)
     assert [one for one in problems(found) if one.check != "settings"] == []
     login = only(found, "login")
     assert login.found.startswith("SSL;" if way == "SSL" else f"SASL_SSL, {way}, {USER};")
+    assert "16,777,216 bytes" in only(found, "limits").found
     # what these rights do not include is said
-    assert "no right DescribeConfigs" in only(found, "limits").found
     assert "no right DescribeConfigs" in only(found, "source users").found
     assert only(found, "clock").severity == "ok"
     assert only(found, "transactions").severity == "ok"
@@ -107,19 +129,34 @@ def test_with_the_least_rights_nothing_is_bad(
 @pytest.mark.parametrize(
     ("missing", "check", "said"),
     [
-        (RIGHTS[0], "source users", "not authorized to read"),
-        (RIGHTS[3], "control topic", f"no right Write on {TOPICS['control']}"),
-        (RIGHTS[6], "own prefix", f'not authorized to create topic "{NAME}.changelog.0"'),
-        (RIGHTS[5], "own prefix", f'not authorized to write topic "{NAME}.feed.0"'),
-        (RIGHTS[7], "own prefix", f'not authorized to delete topic "{NAME}.feed.0"'),
-        (RIGHTS[8], "group", f"no right Read on consumer group {NAME}.leader"),
-        (RIGHTS[9], "transactions", f"no right Write on transactional id {NAME}.leader"),
+        (right(TOPICS["users"], AclOperation.READ), "source users", "not authorized to read"),
+        (
+            *(right(TOPICS["control"], AclOperation.WRITE), "control topic"),
+            f"no right Write on {TOPICS['control']}",
+        ),
+        (
+            *(right(f"{NAME}.", AclOperation.CREATE), "own prefix"),
+            f'not authorized to create topic "{NAME}.changelog.0"',
+        ),
+        (
+            *(right(f"{NAME}.", AclOperation.WRITE), "own prefix"),
+            f'not authorized to write topic "{NAME}.feed.0"',
+        ),
+        (
+            *(right(f"{NAME}.", AclOperation.DELETE), "own prefix"),
+            f'not authorized to delete topic "{NAME}.feed.0"',
+        ),
+        (GROUP, "group", f"no right Read on consumer group {NAME}.leader"),
+        (
+            *(right(f"{NAME}.leader", AclOperation.WRITE), "transactions"),
+            f"no right Write on transactional id {NAME}.leader",
+        ),
     ],
 )
 def test_a_missing_right_is_named(
     guarded: SecureBroker, diagnose: Diagnose, missing: Right, check: str, said: str
 ) -> None:
-    with granted(guarded, missing):
+    with granted(guarded, [one for one in EVERYTHING if one != missing]):
         found = diagnose(guarded.settings_for("PLAIN"), name=NAME, topics=TOPICS)
     bad = [one for one in found if one.severity == "BAD"]
     assert {one.check for one in bad} == {check}
@@ -163,14 +200,40 @@ def test_a_failed_login_is_reported_in_its_own_words(
     assert "canary-wrong" not in json.dumps(found)
 
 
-def test_sources_on_a_cluster_of_their_own_need_only_the_right_to_read(
-    kafka: Kafka, guarded: SecureBroker, diagnose: Diagnose
+def test_without_the_right_to_describe_configs_limits_are_not_reported(
+    guarded: SecureBroker, diagnose: Diagnose
 ) -> None:
-    data = guarded.settings_for("PLAIN")
-    with granted(guarded, *RIGHTS[2:]):
-        found = diagnose(kafka, name=NAME, topics=TOPICS, kafka_data=data)
+    missing = right(f"{NAME}.", AclOperation.DESCRIBE_CONFIGS)
+    with granted(guarded, [one for one in EVERYTHING if one != missing]):
+        found = diagnose(guarded.settings_for("PLAIN"), name=NAME, topics=TOPICS)
+    assert "no right DescribeConfigs" in only(found, "limits").found
     assert [one for one in problems(found) if one.check != "settings"] == []
-    assert [check for check, _ in severities(found, "kafka_data (sources)")] == [
-        *("resolve", "connect", "login", "advertised", "clock", "source users", "source accounts")
+
+
+@pytest.mark.parametrize(
+    ("role", "checks"),
+    [
+        ("data", ["clock", "group", "source users", "source accounts"]),
+        ("control", ["clock", "group", "own topics", "control topic"]),
+    ],
+)
+def test_a_cluster_of_its_own_needs_only_the_rights_of_its_role(
+    kafka: Kafka, guarded: SecureBroker, diagnose: Diagnose, role: Role, checks: list[str]
+) -> None:
+    section = f"kafka_{role}"
+    for topic in ("users", "accounts"):
+        kafka.create_topic(TOPICS[topic], {"retention.ms": "-1"})
+    guarded.open.create_topic(f"{NAME}.replies")
+    least = documented(role)
+    block: dict[str, Any] = {section: guarded.settings_for("PLAIN")}
+    with granted(guarded, least):
+        found = diagnose(kafka, name=NAME, topics=TOPICS, **block)
+    assert [one for one in problems(found) if one.check != "settings"] == []
+    assert [check for check, _ in severities(found, section)] == [
+        *("resolve", "connect", "login", "advertised", *checks)
     ]
     assert of(found, "clusters") == []
+    with granted(guarded, [one for one in least if one != GROUP]):
+        found = diagnose(kafka, name=NAME, topics=TOPICS, **block)
+    denied = only(found, "group", section)
+    assert (denied.severity, "no right Read on consumer group" in denied.found) == ("BAD", True)

@@ -84,16 +84,22 @@ def _checks(
     own = lasting if clusters.has_separate_control else lasting | with_control
     if cluster is clusters.own:
         yield "own prefix", lambda: trial.check_own_prefix(cluster, names)
-        yield "own topics", lambda: topics.check_own_topics(cluster, own)
+        yield "own topics", lambda: topics.check_own_topics(cluster, own, is_read=True)
         yield "election", lambda: rights.check_election(cluster, names)
     else:
         yield "clock", lambda: [skipped("clock", _NO_CLOCK)]
     if cluster is clusters.data:
+        if clusters.has_separate_data:
+            yield "group", lambda: [rights.check_group(cluster, names.group("pins"))]
         yield "sources", sources.check
     if cluster is clusters.control:
-        yield "control topic", lambda: topics.check_control_topic(cluster, control)
         if clusters.has_separate_control:
-            yield "own topics", lambda: topics.check_own_topics(cluster, with_control)
+            yield "group", lambda: [rights.check_group(cluster, names.group("control"))]
+            yield (
+                "own topics",
+                lambda: topics.check_own_topics(cluster, with_control, is_read=False),
+            )
+        yield "control topic", lambda: topics.check_control_topic(cluster, control)
 
 
 def _in_order(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:

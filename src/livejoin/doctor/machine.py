@@ -153,12 +153,20 @@ def _process_on(port: int) -> str:
     sockets = {f"socket:[{inode}]" for inode in _listening_sockets(port)}
     for folder in Path("/proc").glob("[0-9]*") if sockets else ():
         try:
-            if any(str(link.readlink()) in sockets for link in (folder / "fd").iterdir()):
-                command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-                return f"process {folder.name} ({Path(command).name}) listens there"
+            links = list((folder / "fd").iterdir())
+            command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
         except OSError:  # it has just ended, or is another user's
             continue
+        if any(_target(link) in sockets for link in links):
+            return f"process {folder.name} ({Path(command).name}) listens there"
     return ""
+
+
+def _target(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:  # closed since it was listed
+        return ""
 
 
 def _listening_sockets(port: int) -> Iterator[str]:

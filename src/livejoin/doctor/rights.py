@@ -1,6 +1,7 @@
-"""Checks of the rights to lead: the consumer group of the election, and the transactional id."""
+"""Checks of the rights on consumer groups, and on the transactional id of the leader."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation
@@ -13,30 +14,50 @@ from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
 _ADVICE = "`livejoin topics plan` prints the rights that livejoin needs."
 
 
+def check_group(kafka: Kafka, group: str) -> Finding:
+    """Check whether this user may use a consumer group."""
+    return _group_finding(group, _describe_group(kafka, group))
+
+
 def check_election(kafka: Kafka, names: Names) -> Iterator[Finding]:
     """Check whether this user may take part in the election, and write as the leader."""
     group = names.group("leader")
+    found = _describe_group(kafka, group)
+    finding = _group_finding(group, found)
+    yield finding
+    if finding.severity == "BAD":
+        yield skipped("transactions", "not checked: a leader needs that group")
+        return
+    yield _check_transactions(kafka, names, is_led=bool(getattr(found, "members", ())))
+
+
+def _describe_group(kafka: Kafka, group: str) -> Any:
+    """Its description; its error code where it cannot be described."""
     (future,) = kafka.admin.describe_consumer_groups(
         [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
     ).values()
     try:
-        found = future.result(REQUEST_TIMEOUT_S)
+        return future.result(REQUEST_TIMEOUT_S)
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
-            raise KafkaUnavailable(f"group {group}: {error.args[0].str()}") from error
-        yield bad("group", f"no right Read on consumer group {group}", _ADVICE)
-        yield skipped("transactions", "not checked: a leader needs that group")
-        return
+        # some brokers report a group without members as unknown
+        if error.args[0].code() in (
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            KafkaError.GROUP_ID_NOT_FOUND,
+        ):
+            return error.args[0].code()
+        raise KafkaUnavailable(f"group {group}: {error.args[0].str()}") from error
     except TimeoutError as error:
         raise KafkaUnavailable(f"group {group}: no answer") from error
-    operations = found.authorized_operations
+
+
+def _group_finding(group: str, found: Any) -> Finding:
+    operations = getattr(found, "authorized_operations", None)
+    denied = operations is not None and AclOperation.READ not in operations
+    if denied or found == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return bad("group", f"no right Read on consumer group {group}", _ADVICE)
     if operations is None:
-        yield ok("group", f"{group}: rights not reported by the brokers")
-    elif AclOperation.READ in operations:
-        yield ok("group", f"{group} can be used")
-    else:
-        yield bad("group", f"no right Read on consumer group {group}", _ADVICE)
-    yield _check_transactions(kafka, names, is_led=bool(found.members))
+        return ok("group", f"{group}: rights not reported by the brokers")
+    return ok("group", f"{group} can be used")
 
 
 def _check_transactions(kafka: Kafka, names: Names, *, is_led: bool) -> Finding:

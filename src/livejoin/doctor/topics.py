@@ -54,18 +54,20 @@ class SourceCheck:
 
 def check_control_topic(kafka: Kafka, name: str) -> Iterator[Finding]:
     """Check that control messages can be read and written, and are kept."""
-    found = _check_own_topic(kafka, name, "control")
+    found = _check_own_topic(kafka, name, "control", is_read=True)
     yield found
     if found.severity == "ok":
         for one in control_topic_warnings(kafka, name):
             yield warning(found.check, one.what, one.advice)
 
 
-def check_own_topics(kafka: Kafka, topics: Mapping[Kind, str]) -> Iterator[Finding]:
-    """Check those of livejoin's own topics that last, but for the control topic."""
+def check_own_topics(
+    kafka: Kafka, topics: Mapping[Kind, str], *, is_read: bool
+) -> Iterator[Finding]:
+    """Check those of livejoin's own topics that last; some are read only where the ledger is."""
     good = []
     for kind, name in topics.items():
-        finding = _check_own_topic(kafka, name, kind)
+        finding = _check_own_topic(kafka, name, kind, is_read=is_read)
         if finding.severity == "ok":
             good.append(finding.found)
         else:
@@ -113,8 +115,8 @@ def _source_warnings(
         )
 
 
-def _check_own_topic(kafka: Kafka, name: str, kind: Kind) -> Finding:
-    """Check that a topic that livejoin creates is there or can be, and may be read and written."""
+def _check_own_topic(kafka: Kafka, name: str, kind: Kind, *, is_read: bool) -> Finding:
+    """Check that a topic that livejoin creates is there or can be, and may be used."""
     check = "control topic" if kind == "control" else "own topics"
     try:
         topic = kafka.describe([name]).get(name)
@@ -124,7 +126,7 @@ def _check_own_topic(kafka: Kafka, name: str, kind: Kind) -> Finding:
         if kafka.own_topics.create:
             return ok(check, f"{name} is created at the first start")
         return bad(check, f'topic "{name}" does not exist', _BY_ADMINISTRATOR)
-    rights = {"Read": topic.readable, "Write": topic.writable}
+    rights = {"Read": topic.readable or not is_read, "Write": topic.writable}
     if missing := [right for right, is_granted in rights.items() if not is_granted]:
         advice = "`livejoin topics plan` prints the rights that livejoin needs."
         return bad(check, f"no right {' and '.join(missing)} on {name}", advice)
