@@ -20,8 +20,7 @@ from livejoin.core.spec import Choice
 from livejoin.core.state import OutboxItem, Reply, State
 from livejoin.errors import LeadershipLost
 from livejoin.kafka.cluster import Kafka
-from livejoin.runtime.broker import free_port
-from rig.brokers import Broker
+from rig.brokers import Broker, lasting_port
 from rig.replies import ReceivedReply, kept_in_ledger, received
 from rig.running import until
 
@@ -45,7 +44,7 @@ class ControlCluster:
 
 @pytest.fixture(scope="module")
 def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlCluster]:
-    broker = Broker(tmp_path_factory.mktemp("control"), free_port())
+    broker = Broker(tmp_path_factory.mktemp("control"), lasting_port())
     try:
         yield ControlCluster(broker)
     finally:

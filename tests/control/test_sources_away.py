@@ -17,8 +17,7 @@ from livejoin.core.names import Names
 from livejoin.kafka import cluster
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import ROLES, Clusters
-from livejoin.runtime.broker import free_port
-from rig.brokers import Broker
+from rig.brokers import Broker, lasting_port
 
 LIMIT_S = 60
 NAMES = Names("sources-away")
@@ -49,7 +48,7 @@ def send(kafka: Kafka, **fields: str) -> None:
 @pytest.fixture
 def away(tmp_path: Path) -> Iterator[Broker]:
     """A broker that has a topic, and is not running."""
-    broker = Broker(tmp_path / "data", free_port())
+    broker = Broker(tmp_path / "data", lasting_port())
     try:
         broker.start().create_topic("users_b", partitions=2)
         broker.kill()

@@ -21,7 +21,6 @@ from livejoin.kafka.clusters import ROLES, Clusters
 from livejoin.pipeline import offsets as positions
 from livejoin.pipeline import source_watch
 from livejoin.pipeline.catch_up import CatchUp, ReplayRange
-from livejoin.runtime.broker import free_port
 from rig import brokers
 from rig.running import until
 
@@ -266,7 +265,7 @@ def test_a_cluster_of_the_sources_that_is_away_is_named_until_it_is_back(
 ) -> None:
     monkeypatch.setattr(source_watch, "_CHECK_S", 0.5)
     generation, reported, stop = sources.with_topics(), RecordingListener(), threading.Event()
-    port = free_port()
+    port = brokers.lasting_port()
     data = Kafka(
         {"bootstrap.servers": f"127.0.0.1:{port}"}, section="kafka_data", role=ROLES["kafka_data"]
     )

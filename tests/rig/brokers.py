@@ -6,7 +6,9 @@ topics automatically, which is Kafka's default.
 
 import contextlib
 import os
+import random
 import signal
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -35,6 +37,19 @@ def broker(
         folder, port, more=chosen, java_options=java_options, more_classes=more_classes
     ) as kafka:
         yield kafka
+
+
+def lasting_port() -> int:
+    """A free port below those of outgoing connections.
+
+    While a broker is away, a client that tries to connect again and again could get its port, even
+    connect to itself by it, and the broker could not come back.
+    """
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = random.randrange(20_000, 32_000)
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def delete(kafka: Kafka, topic: str) -> None:

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
 
 from livejoin.kafka import properties
 from livejoin.kafka.cluster import Kafka
-from livejoin.runtime import broker
 from rig import brokers
 from rig.authority import Authority, SignedCertificate
 from rig.provider import AUDIENCE, Provider
@@ -115,7 +114,7 @@ class RestartableBroker:
     def __init__(self, folder: Path) -> None:
         authority = Authority()
         chosen = listeners(folder, authority)
-        self._broker = brokers.Broker(folder / "broker", broker.free_port(), chosen.settings)
+        self._broker = brokers.Broker(folder / "broker", brokers.lasting_port(), chosen.settings)
         kafka = self._broker.start()
         _make_scram_users(kafka)
         own = authority.sign(USER)
@@ -155,11 +154,11 @@ def listeners(folder: Path, authority: Authority, provider: Provider | None = No
     """Write the certificates and choose the ports of all listeners."""
     folder.mkdir(parents=True, exist_ok=True)
     authority.file(folder / "ca.pem")
-    ports = {name: broker.free_port() for name in ("PLAIN", "SCRAM", "MUTUAL", *_WRONG)}
+    ports = {name: brokers.lasting_port() for name in ("PLAIN", "SCRAM", "MUTUAL", *_WRONG)}
     options: Sequence[str] = ()
     settings = _common(folder, authority) | _wrong(folder, authority)
     if provider is not None:
-        ports["OAUTH"] = broker.free_port()
+        ports["OAUTH"] = brokers.lasting_port()
         settings |= _oauth(folder, provider)
         options = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={provider.keys_url}"]
     names = {name: "SSL" if name in ("MUTUAL", *_WRONG) else "SASL_SSL" for name in ports}

@@ -10,11 +10,10 @@ import pytest
 
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import ROLES
-from livejoin.runtime.broker import free_port
 from livejoin.tables.observe import cluster_watch
 from livejoin.tables.observe.cluster_watch import ClusterWatch
 from livejoin.tables.observe.liveness import Liveness
-from rig.brokers import Broker
+from rig.brokers import Broker, lasting_port
 from rig.running import until
 
 NAMED_S = 15
@@ -24,7 +23,7 @@ def test_it_is_named_while_it_is_gone_and_while_it_stands_still(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_watch, "_CHECK_S", 0.5)
-    broker, liveness, stop = Broker(tmp_path, free_port()), Liveness(), threading.Event()
+    broker, liveness, stop = Broker(tmp_path, lasting_port()), Liveness(), threading.Event()
     servers = {"bootstrap.servers": f"127.0.0.1:{broker.port}"}
     cluster = Kafka(servers, section="kafka_control", role=ROLES["kafka_control"])
 
