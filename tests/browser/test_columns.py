@@ -35,6 +35,13 @@ DRAWN = """([table, column]) => {
 WIDTH = """(column) => [...document.querySelector("[data-table=final_ui]")
     .querySelector("perspective-viewer-datagrid").regular_table.querySelectorAll("thead th")]
     .find((th) => th.textContent.startsWith(column)).getBoundingClientRect().width"""
+# the column of the cell that is on top at a place
+ON_TOP = """([x, y]) => {
+    const grid = document.querySelector("[data-table=final_ui]")
+        .querySelector("perspective-viewer-datagrid");
+    const cell = grid.shadowRoot.elementFromPoint(x, y).closest("td");
+    return grid.regular_table.getMeta(cell).column_header[0];
+}"""
 # ms when the first cells of each table were in the page
 DRAWN_AT = """
 window.drawnAt = {};
@@ -168,6 +175,21 @@ def test_columns_out_of_sight_are_said_and_the_key_stays(page: Page) -> None:
     assert key["x"] < 40
     more.click()
     until(lambda: "←" not in more.inner_text(), "back at the first columns", LIMIT_S)
+
+
+def test_a_wide_first_column_does_not_cover_the_others(stage: Stage, page: Page) -> None:
+    stage.join(930, userId="a key that is wider than a narrow table is " * 2)
+    page.set_viewport_size({"width": 420, "height": 800})
+    more = page.locator("section[data-area=final] .more")
+    until(lambda: "→" in more.inner_text(), "there are more", LIMIT_S)
+    page.evaluate(SCROLL, 9000)
+    until(lambda: "→" not in more.inner_text(), "at the end", LIMIT_S)
+    assert all(c["whole"] and c["shown"] for c in drawn(page, "balance"))
+    last = page.locator("section[data-area=final] tbody tr:nth-child(2) td").last.bounding_box()
+    assert last is not None
+    at = [last["x"] + last["width"] / 2, last["y"] + last["height"] / 2]
+    found = page.evaluate(ON_TOP, at)
+    assert found == "balance", "nothing covers it"
 
 
 def _unambiguous(page: Page, name: str) -> bool:

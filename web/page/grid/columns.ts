@@ -15,13 +15,14 @@ export type OutOfSight = { left: string[]; right: string[] };
 type Cut = [sizeKey: number, seen: "left" | "right"]; // a column, and which end of it is in view
 
 const MOST_DRAWN = 60; // a pivot can have thousands
+const MOST_PINNED = 0.6; // of the width: wider, it would leave no room for the others
 const PADDING_PX = 4; // of a cell: this much may be out of sight without a digit being cut
 const ALL_OR_NOTHING = ["integer", "float", "datetime"]; // types of which a part reads as another value
 
 // the engine draws the lines of rows by an endless cell, which would be scrolled into
 const SHEET = styleSheet(`
-  regular-table[data-pinned] table { min-width: 100% }
-  regular-table[data-pinned] :is(thead tr:last-child, tbody tr)::after {
+  regular-table[data-all] table { min-width: 100% }
+  regular-table[data-all] :is(thead tr:last-child, tbody tr)::after {
     display: table-cell !important;
     width: 100% !important;
   }
@@ -77,6 +78,8 @@ export class GridColumns {
     const table = this.#table;
     const { left, width } = table.getBoundingClientRect();
     const zoom = table.offsetWidth ? width / table.offsetWidth : 1;
+    const first = headings(table)[0]?.getBoundingClientRect().width ?? 0;
+    table.toggleAttribute("data-pinned", table.hasAttribute("data-all") && first <= MOST_PINNED * width);
     const pinned = this.#pinned();
     const leftEdge = pinned ? pinned.getBoundingClientRect().right : left;
     const rightEdge = left + table.clientWidth * zoom;
@@ -156,7 +159,8 @@ function drawAllColumns(table: RegularTable): void {
         all = false;
         setDataListener(read, { ...options, virtual_mode: "both" });
       }
-      table.toggleAttribute("data-pinned", all);
+      table.toggleAttribute("data-all", all);
+      if (!all) table.removeAttribute("data-pinned");
       return found;
     };
     setDataListener(read, { ...options, virtual_mode: "vertical" });

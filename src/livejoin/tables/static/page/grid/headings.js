@@ -63,9 +63,9 @@ function reveal(table, th) {
     if (!th || th.matches("[data-pinned] .rt-col-0"))
         return;
     const frame = table.getBoundingClientRect();
-    const pinned = headings(table)[0]?.getBoundingClientRect();
+    const pinned = headings(table).find((each) => each.matches("[data-pinned] .rt-col-0"));
     const { left, right } = th.getBoundingClientRect();
-    const start = pinned?.right ?? frame.left;
+    const start = pinned?.getBoundingClientRect().right ?? frame.left;
     if (left < start)
         table.scrollLeft -= start - left;
     else if (right > frame.right)
