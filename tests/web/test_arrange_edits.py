@@ -179,8 +179,9 @@ def test_groups_that_the_user_chose_are_kept(call: Call) -> None:
     chart = {"plugin": "Treemap", **CHART, "group_by": ["key"], "columns": ["size", None, None]}
     back = call("chart_kinds", "toGrid", chart, None, CHART, GRID)
     assert back == {"plugin": "Datagrid", "group_rollup_mode": "rollup", "columns": ["size"]}
-    assert call("chart_kinds", "rememberedGrid", {**chart, "plugin": "Datagrid"}) is None
-    grouped = {"plugin": "Datagrid", "group_by": ["key"], "filter": []}
+    assert call("chart_kinds", "rememberedGrid", chart) is None
+    grouped = {"plugin": "Datagrid", "group_by": ["key"], "columns": ["size", "at"], "filter": []}
+    assert call("chart_kinds", "rememberedGrid", grouped)["columns"] == ["size", "at"]
     assert call("chart_kinds", "toChart", grouped, "Y Bar", CHART) == {
         "plugin": "Y Bar",
         "filter": [],

@@ -8,22 +8,22 @@ const NUMBERS: [string, string][] = [
   ["avg", "average"],
   ["low", "lowest"],
   ["high", "highest"],
-  ["count", "number of rows"],
-  ["distinct count", "different values"],
+  ["count", "row count"],
+  ["distinct count", "different"],
 ];
 const OTHERS: [string, string][] = [
-  ["count", "number of rows"],
-  ["distinct count", "different values"],
-  ["low", "first in order"],
-  ["high", "last in order"],
-  ["dominant", "most frequent"],
-  ["unique", "if all are alike"],
+  ["count", "row count"],
+  ["distinct count", "different"],
+  ["low", "first"],
+  ["high", "last"],
+  ["dominant", "commonest"],
+  ["unique", "if all alike"],
 ];
 const TIMES: [string, string][] = [
   ["high", "newest"],
   ["low", "oldest"],
-  ["count", "number of rows"],
-  ["distinct count", "different values"],
+  ["count", "row count"],
+  ["distinct count", "different"],
 ];
 
 const isNumber = (type: string) => type === "integer" || type === "float";

@@ -63,7 +63,9 @@ export class ArrangePanel {
       if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return;
       const inside = event.composedPath().includes(this.#root);
       const elsewhere = isTyping(event) || (event.target as Element).closest("dialog, [popover]");
-      if (inside || !elsewhere) this.close();
+      if (!this.#target || (!inside && elsewhere)) return;
+      event.preventDefault(); // one key closes one panel
+      this.close();
     });
   }
 

@@ -50,11 +50,11 @@ export const kindLabel = (plugin: string): string => (plugin === GRID ? "Grid" :
 const isPlainGrid = ({ plugin = GRID, group_by = [] }: Config): boolean => plugin === GRID && !group_by.length;
 
 /**
- * What to remember of a plain grid, so that a chart becomes the same grid again: not the filters, which the user may
- * change meanwhile. Charts change group_rollup_mode.
+ * What to remember of a grid, so that a chart becomes the same grid again: not the filters, which the user may change
+ * meanwhile. Charts change group_rollup_mode and leave out columns.
  */
 export function rememberedGrid(config: Config): Config | null {
-  if (!isPlainGrid(config)) return null;
+  if (config.plugin !== GRID) return null;
   const { columns = [], group_by = [], split_by = [], aggregates = {}, sort = [] } = config;
   return { columns, group_by, split_by, aggregates, sort, group_rollup_mode: config.group_rollup_mode ?? "rollup" };
 }

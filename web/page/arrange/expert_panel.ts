@@ -13,28 +13,36 @@ export const EXPERT_PANEL = styleSheet(`
     color: var(--text) !important;
     opacity: 1 !important;
   }
+  #settings_panel .pivot_controls *, #settings_panel .pivot_controls *::before, #settings_panel .pivot_controls *::after {
+    color: var(--text) !important;
+    opacity: 1 !important;
+  }
   #settings_panel { background: var(--card) !important }
   #settings_panel .settings_tab { background: var(--background) !important }
   #settings_panel .selected_tab { background: var(--card) !important }
 `);
 
+/** Escape closes it, from wherever the focus is, and gives the focus to `opener`. */
 export async function openExpertPanel(viewer: Viewer, opener: HTMLElement): Promise<void> {
-  await viewer.toggleConfig(true);
+  const opened = viewer.toggleConfig(true);
+  const closeOnEscape = async (event: KeyboardEvent) => {
+    const elsewhere = event.defaultPrevented || (event.target as Element).closest("dialog, [popover]");
+    if (event.key !== "Escape" || elsewhere) return;
+    document.removeEventListener("keydown", closeOnEscape);
+    await opened;
+    if (await closeExpertPanel(viewer)) opener.focus();
+  };
+  document.addEventListener("keydown", closeOnEscape);
+  await opened;
   const panel = viewer.shadowRoot?.querySelector<HTMLElement>("#settings_panel");
   if (!panel) return;
   panel.tabIndex = -1;
   panel.focus();
-  const closeOnEscape = (event: KeyboardEvent) => {
-    if (event.key !== "Escape") return;
-    viewer.removeEventListener("keydown", closeOnEscape);
-    if (!panel.isConnected) return; // closed by its own button
-    event.preventDefault(); // the Arrange panel of another table stays open
-    void closeExpertPanel(viewer);
-    opener.focus();
-  };
-  viewer.addEventListener("keydown", closeOnEscape);
 }
 
-export async function closeExpertPanel(viewer: Viewer): Promise<void> {
-  if ((await viewer.save()).settings) await viewer.toggleConfig(false);
+/** Returns whether it was open. */
+export async function closeExpertPanel(viewer: Viewer): Promise<boolean> {
+  const { settings = false } = await viewer.save();
+  if (settings) await viewer.toggleConfig(false);
+  return settings;
 }

@@ -7,22 +7,22 @@ const NUMBERS = [
     ["avg", "average"],
     ["low", "lowest"],
     ["high", "highest"],
-    ["count", "number of rows"],
-    ["distinct count", "different values"],
+    ["count", "row count"],
+    ["distinct count", "different"],
 ];
 const OTHERS = [
-    ["count", "number of rows"],
-    ["distinct count", "different values"],
-    ["low", "first in order"],
-    ["high", "last in order"],
-    ["dominant", "most frequent"],
-    ["unique", "if all are alike"],
+    ["count", "row count"],
+    ["distinct count", "different"],
+    ["low", "first"],
+    ["high", "last"],
+    ["dominant", "commonest"],
+    ["unique", "if all alike"],
 ];
 const TIMES = [
     ["high", "newest"],
     ["low", "oldest"],
-    ["count", "number of rows"],
-    ["distinct count", "different values"],
+    ["count", "row count"],
+    ["distinct count", "different"],
 ];
 const isNumber = (type) => type === "integer" || type === "float";
 const isTime = (type) => type === "datetime" || type === "date";

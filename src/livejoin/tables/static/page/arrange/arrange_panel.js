@@ -49,8 +49,10 @@ export class ArrangePanel {
                 return;
             const inside = event.composedPath().includes(this.#root);
             const elsewhere = isTyping(event) || event.target.closest("dialog, [popover]");
-            if (inside || !elsewhere)
-                this.close();
+            if (!this.#target || (!inside && elsewhere))
+                return;
+            event.preventDefault(); // one key closes one panel
+            this.close();
         });
     }
     /** The swap panel takes the same place, and other views have no tables. */

@@ -32,11 +32,11 @@ export const kindOf = (plugin = GRID) => KINDS.find((kind) => kind.plugin === pl
 export const kindLabel = (plugin) => (plugin === GRID ? "Grid" : plugin);
 const isPlainGrid = ({ plugin = GRID, group_by = [] }) => plugin === GRID && !group_by.length;
 /**
- * What to remember of a plain grid, so that a chart becomes the same grid again: not the filters, which the user may
- * change meanwhile. Charts change group_rollup_mode.
+ * What to remember of a grid, so that a chart becomes the same grid again: not the filters, which the user may change
+ * meanwhile. Charts change group_rollup_mode and leave out columns.
  */
 export function rememberedGrid(config) {
-    if (!isPlainGrid(config))
+    if (config.plugin !== GRID)
         return null;
     const { columns = [], group_by = [], split_by = [], aggregates = {}, sort = [] } = config;
     return { columns, group_by, split_by, aggregates, sort, group_rollup_mode: config.group_rollup_mode ?? "rollup" };
