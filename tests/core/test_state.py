@@ -14,7 +14,7 @@ from core.changelog_strategies import TEXT
 from livejoin.core.generation import Generation, GenerationHealth, Origin, Reading
 from livejoin.core.ledger_format import format_error, from_json, to_json
 from livejoin.core.spec import Choice, Join
-from livejoin.core.state import Limits, LogLine, State
+from livejoin.core.state import Limits, LogLine, Reply, State
 
 COUNTS = st.integers(0, 2**62)
 TIMES = st.floats(0, 4e9)
@@ -221,3 +221,12 @@ def test_a_checkpoint_name_contains_the_changelog_id() -> None:
     assert live is not None
     assert replace(live, changelog_id="a/b+c").checkpoint == "1/a_b-c"
     assert replace(live, changelog_id="").checkpoint == "1"
+
+
+def test_a_reply_has_its_position_and_number_as_headers() -> None:
+    reply = Reply(Origin(7, 1.0, "kafka", "{}", partition=2), "live", 3.0, line=12)
+    assert reply.headers() == {
+        "livejoin-partition": 2,
+        "livejoin-offset": 7,
+        "livejoin-line": 12,
+    }
