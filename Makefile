@@ -18,7 +18,7 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 	@$(BIN)/livejoin demo
 
 # Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control kafka locks)
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,control doctor kafka locks)
 THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime delivery browser)
 FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 
