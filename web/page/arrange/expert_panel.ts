@@ -9,7 +9,9 @@ import { styleSheet } from "../grid/style_sheet.js";
  */
 export const EXPERT_PANEL = styleSheet(`
   #status_bar { display: none !important }
-  #settings_panel, #settings_panel .settings_tab, #settings_panel select, #settings_panel .dropdown-width-container {
+  #settings_panel, #settings_panel .settings_tab, #settings_panel select, #settings_panel .dropdown-width-container,
+  #settings_panel .pivot-selector-label, #settings_panel .pivot-selector-label::before,
+  #settings_panel .pivot-selector-label::after {
     color: var(--text) !important;
     opacity: 1 !important;
   }
