@@ -10,6 +10,8 @@ from browser import chrome
 from browser.staged import Stage, staged
 from rig.running import until
 
+BY = ("livejoin-by", b"kafka")
+
 LIMIT_S = 20
 _VIEWER = "document.querySelector(`perspective-viewer[data-table=${table}]`)"
 # exposes the page's sockets, and lets a test modify frames in transit
@@ -149,3 +151,8 @@ def fill(page: Page, **fields: str) -> None:
 
 def press(page: Page, text: str) -> None:
     page.click(f"#ask button:text-is('{text}')")
+
+
+def swap(stage: Stage, message: bytes) -> None:
+    """Write a control message to the topic."""
+    stage.kafka.produce("control", message, partition=0, on_delivery=lambda *_: None, headers=[BY])

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page
 
+from browser.contrast import contrast
 from browser.looking import (
     LIMIT_S,
     address,
@@ -15,12 +16,10 @@ from browser.looking import (
     config,
     rows,
     says,
-    staged_page,
+    swap,
     tool,
 )
 from browser.staged import Stage
-from browser.test_colours import contrast
-from browser.test_views import swap
 from rig.running import until
 
 PANEL = "#arrange"
@@ -54,12 +53,6 @@ SEEN = """() => {
     }
     return seen;
 }"""
-
-
-@pytest.fixture(scope="module")
-def stage_and_page() -> Iterator[tuple[Stage, Page]]:
-    with staged_page(COUNT) as (stage, page, _trouble):
-        yield stage, page
 
 
 @pytest.fixture

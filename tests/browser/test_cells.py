@@ -1,15 +1,13 @@
 """Cells of a grid in a real browser: nulls, zero, cells that just changed."""
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from browser.looking import LIMIT_S, address, arrange, cell, staged_page
+from browser.looking import LIMIT_S, arrange, cell, swap
 from browser.staged import Stage
-from browser.test_views import swap
 from rig.running import until
 
 COUNT = 200
@@ -25,25 +23,6 @@ FIRST_ROW = """(table) => {
     });
     return Object.fromEntries(names.map((name, at) => [name.trim(), cells[at]]));
 }"""
-
-
-@pytest.fixture(scope="module")
-def stage_and_page() -> Iterator[tuple[Stage, Page]]:
-    with staged_page(COUNT) as (stage, page, _trouble):
-        yield stage, page
-
-
-@pytest.fixture
-def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
-    return stage_and_page[0]
-
-
-@pytest.fixture
-def page(stage_and_page: tuple[Stage, Page]) -> Iterator[Page]:
-    """The page; its layout is reset after the test."""
-    yield stage_and_page[1]
-    stage_and_page[1].click("#reset")
-    until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
 
 
 def first_row(page: Page, table: str = "final_ui") -> dict[str, Any]:

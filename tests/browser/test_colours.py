@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from browser.contrast import contrast
 from livejoin.tables.ingest import decode
 
 STYLE = (Path(decode.__file__).parents[1] / "static" / "page.css").read_text()
@@ -18,18 +19,6 @@ PAIRS = {
 TEXT = ("text", "muted", "good", "busy", "bad", "accent", "back", "same")
 BACKGROUNDS = ("background", "card", "selected", "changed")
 LATE = re.findall(r"data-late=\"true\"\] \{ background: light-dark\((#\w+), (#\w+)\)", STYLE)
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance by WCAG 2."""
-    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(first: str, second: str) -> float:
-    high, low = sorted((luminance(first), luminance(second)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_contrast_is_computed_correctly() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import FloatRect, Page
 
-from browser.looking import LIMIT_S, address, arrange, cell, staged_page, tool
+from browser.looking import LIMIT_S, address, arrange, cell, staged_page, swap, tool
 from browser.staged import Stage
-from browser.test_views import swap
 from rig.running import until
 
 PICTURE = {"width": 1360, "height": 800}
@@ -66,11 +65,6 @@ SCROLL = """(by) => document.querySelector("[data-table=final_ui]")
 def stage_and_page() -> Iterator[tuple[Stage, Page]]:
     with staged_page() as (stage, page, _trouble):
         yield stage, page
-
-
-@pytest.fixture
-def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
-    return stage_and_page[0]
 
 
 @pytest.fixture

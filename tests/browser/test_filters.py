@@ -1,9 +1,7 @@
 """Filters of a grid in a real browser: quick filter, chips, counts, the menu of a cell."""
 
-from collections.abc import Iterator
 from functools import partial
 
-import pytest
 from playwright.sync_api import Locator, Page
 
 from browser.looking import (
@@ -15,35 +13,15 @@ from browser.looking import (
     drawn,
     rows,
     says,
-    staged_page,
+    swap,
 )
 from browser.staged import Stage
-from browser.test_views import swap
 from rig.running import until
 
 COUNT = 200
 FINAL = "section[data-area=final]"
 ODD = "a \"b\" 'c' \\d (e) [f] {g} %Ä 1+1"
 GOLD = [["accountType", "==", "gold"]]
-
-
-@pytest.fixture(scope="module")
-def stage_and_page() -> Iterator[tuple[Stage, Page]]:
-    with staged_page(COUNT) as (stage, page, _trouble):
-        yield stage, page
-
-
-@pytest.fixture
-def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
-    return stage_and_page[0]
-
-
-@pytest.fixture
-def page(stage_and_page: tuple[Stage, Page]) -> Iterator[Page]:
-    """The page; its layout is reset after the test."""
-    yield stage_and_page[1]
-    stage_and_page[1].click("#reset")
-    until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
 
 
 def quick(page: Page, text: str) -> None:

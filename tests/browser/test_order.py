@@ -1,24 +1,12 @@
 """The order of rows in a real browser: as they arrived, as the user sorts, following the newest."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page
 
-from browser.looking import (
-    LIMIT_S,
-    address,
-    arrange,
-    cell,
-    config,
-    drawn,
-    rows,
-    staged_page,
-)
+from browser.looking import LIMIT_S, address, arrange, cell, config, drawn, rows, swap
 from browser.staged import Stage
-from browser.test_views import swap
 from rig.running import until
 
 COUNT = 200
@@ -35,25 +23,6 @@ VISIBLE = f"""() => {{
         return top < frame.top + {GRID}.clientHeight - 2 && bottom > frame.top;
     }}).map((row) => row.querySelector("td").textContent);
 }}"""
-
-
-@pytest.fixture(scope="module")
-def stage_and_page() -> Iterator[tuple[Stage, Page]]:
-    with staged_page(COUNT) as (stage, page, _trouble):
-        yield stage, page
-
-
-@pytest.fixture
-def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
-    return stage_and_page[0]
-
-
-@pytest.fixture
-def page(stage_and_page: tuple[Stage, Page]) -> Iterator[Page]:
-    """The page; its layout is reset after the test."""
-    yield stage_and_page[1]
-    stage_and_page[1].click("#reset")
-    until(lambda: "layout" not in address(stage_and_page[1]), "the layout is reset", LIMIT_S)
 
 
 def order(page: Page) -> str:

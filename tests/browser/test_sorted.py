@@ -18,6 +18,7 @@ from browser.looking import (
     hold_sockets,
     says,
     staged_page,
+    swap,
     tamper,
     tool,
 )
@@ -34,7 +35,6 @@ from browser.ordering import (
     shown_rows,
 )
 from browser.staged import Stage, pair
-from browser.test_views import swap
 from livejoin.core.changelog import ChangelogRecord
 from rig.running import until
 

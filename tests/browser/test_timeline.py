@@ -48,11 +48,6 @@ def stage_and_page() -> Iterator[tuple[Stage, Page]]:
 
 
 @pytest.fixture
-def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
-    return stage_and_page[0]
-
-
-@pytest.fixture
 def page(stage_and_page: tuple[Stage, Page]) -> Page:
     return stage_and_page[1]
 

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from browser.looking import LIMIT_S, says, staged_page
+from browser.looking import (
+    LIMIT_S,
+    says,
+    staged_page,
+    swap,
+)
 from browser.staged import Stage
 from rig.running import until
-
-BY = ("livejoin-by", b"kafka")
 
 
 @pytest.fixture(scope="module")
@@ -19,18 +22,8 @@ def stage_and_page() -> Iterator[tuple[Stage, Page]]:
 
 
 @pytest.fixture
-def stage(stage_and_page: tuple[Stage, Page]) -> Stage:
-    return stage_and_page[0]
-
-
-@pytest.fixture
 def page(stage_and_page: tuple[Stage, Page]) -> Page:
     return stage_and_page[1]
-
-
-def swap(stage: Stage, message: bytes) -> None:
-    """Write a control message to the topic."""
-    stage.kafka.produce("control", message, partition=0, on_delivery=lambda *_: None, headers=[BY])
 
 
 def test_health_shows_sources_matches_latency_and_bytes_of_rejects(

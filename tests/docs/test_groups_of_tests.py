@@ -31,3 +31,14 @@ def test_plain_pytest_runs_the_same_folders() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
     run = {file for path in settings["testpaths"] for file in _files(path)}
     assert run == _files("tests") - {file for path in LONG for file in _files(path)}
+
+
+def test_test_modules_do_not_import_each_other() -> None:
+    """What several share is in `rig`, a `conftest.py` or a module without tests."""
+    imports = re.compile(r"^(?:from|import) [\w.]*\btest_\w+", re.MULTILINE)
+    found = [
+        f"{file.relative_to(ROOT)}: {line}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for line in imports.findall(file.read_text())
+    ]
+    assert found == []

@@ -17,7 +17,7 @@ from livejoin.kafka.clusters import Clusters
 from livejoin.runtime.broker import free_port
 from rig import brokers
 from rig.findings import of, only, problems, severities
-from rig.older_broker import METADATA, older_broker
+from rig.older_broker import METADATA, Ports, older_broker
 from rig.running import until
 
 DAY_MS = 86_400_000
@@ -265,22 +265,6 @@ def test_two_logins_to_one_cluster_are_a_warning_by_its_id(
     (replies,) = of(found, "own topics", "kafka_control")
     assert replies.found == f"{own_name(topics)}.replies is created at the first start"
     assert "replies" not in only(found, "own topics", "kafka (own").found
-
-
-class Ports:
-    """Listeners of one broker: `inner` is behind the proxy, `outer` the proxy, `nowhere` nobody."""
-
-    def __init__(self) -> None:
-        self.inner, self.outer, self.bootstrap, self.nowhere = (free_port() for _ in range(4))
-
-    def settings(self) -> dict[str, str]:
-        return {
-            "listeners": f"OLDER://127.0.0.1:{self.inner},LOST://127.0.0.1:{self.bootstrap}",
-            "advertised.listeners": f"OLDER://127.0.0.1:{self.outer},"
-            f"LOST://127.0.0.1:{self.nowhere}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-            "OLDER:PLAINTEXT,LOST:PLAINTEXT",
-        }
 
 
 @pytest.fixture(scope="module")

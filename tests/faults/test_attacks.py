@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from faults.test_viewers import GRAIN_S, delays_of_changes, p99
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
 from rig import attack
+from rig.delays import GRAIN_S, delays_of_changes, p99
 from rig.figures import Figures
 from rig.ledgered import Audience, FakeLeader
 from rig.running import memory_kib

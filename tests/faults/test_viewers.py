@@ -9,7 +9,6 @@ import json
 import socket as sockets
 import time
 from collections import Counter
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.tables.ingest.decode import schema
 from rig import polling
 from rig.cells import Checker, PartCache
+from rig.delays import GRAIN_S, delays_of_changes, p99, send_changes
 from rig.figures import Figures
 from rig.lean import LightViewer, connect_viewer, disconnect_all
 from rig.ledgered import DATA, SUBPROTOCOL, Audience, FakeLeader, row
@@ -37,12 +37,7 @@ LIMIT_S = 120
 ROWS = 100_000
 MANY_ROWS = 1_000_000
 WIDE = "changed " + 4000 * "x"  # large rows, so that few fit into the buffers of a slow viewer
-GRAIN_S = 0.02  # two frames; below that, differences do not count
 TableSum = tuple[int, str]  # of a table: rows and hash
-
-
-def p99(samples: list[float]) -> float:
-    return sorted(samples)[int(len(samples) * 0.99)]
 
 
 def handles(server: Running) -> int:
@@ -71,39 +66,6 @@ def expect_written(case: Figures, tables: dict[str, list[TableSum]], texts: dict
 def changed(rows: int, count: int, text: str = "changed") -> dict[int, str]:
     """Return the texts of the first generation after `count` changes."""
     return dict.fromkeys(range(rows), "generation 1") | dict.fromkeys(range(min(count, 1000)), text)
-
-
-async def send_changes(
-    leader: FakeLeader, count: int, rate: float, text: str = "changed", row_from: int = 0
-) -> list[float]:
-    """Change a thousand rows in turn at a steady rate; returns the time of each change."""
-    sent = []
-    started = time.monotonic()
-    for number in range(count):
-        await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
-        sent.append(time.monotonic())
-        # a higher version than any before
-        leader.write(1, row("final_ui", row_from + number % 1000, text, leader.ends[1]))
-        await asyncio.to_thread(leader.flush)
-    return sent
-
-
-async def delays_of_changes(
-    leader: FakeLeader,
-    audience: Audience,
-    count: int,
-    rate: float,
-    *others: Awaitable[Any],
-    **changes: Any,
-) -> list[float]:
-    """Return the seconds from sending each change to its arrival at each viewer."""
-    first = leader.ends[1]
-    sent, _, *_ = await asyncio.gather(
-        send_changes(leader, count, rate, **changes),
-        audience.watch(first + count, count / rate + LIMIT_S),
-        *others,
-    )
-    return audience.delays_s(first, sent)
 
 
 class CheckingViewer:

@@ -9,29 +9,12 @@ from livejoin.core.names import Names
 from livejoin.core.state import State
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Kafka
-from livejoin.runtime.broker import free_port
 from livejoin.tables.auth import access_topics
 from rig import brokers
-from rig.older_broker import METADATA, older_broker
+from rig.older_broker import METADATA, Ports, older_broker
 
 NO_OPERATIONS = 7  # newest version of Metadata without the authorized operations
 NO_IDS = 9  # and without topic ids
-
-
-class Ports:
-    """Listeners of one broker: `inner` is behind the proxy, `outer` the proxy, `nowhere` nobody."""
-
-    def __init__(self) -> None:
-        self.inner, self.outer, self.bootstrap, self.nowhere = (free_port() for _ in range(4))
-
-    def settings(self) -> dict[str, str]:
-        return {
-            "listeners": f"OLDER://127.0.0.1:{self.inner},LOST://127.0.0.1:{self.bootstrap}",
-            "advertised.listeners": f"OLDER://127.0.0.1:{self.outer},"
-            f"LOST://127.0.0.1:{self.nowhere}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-            "OLDER:PLAINTEXT,LOST:PLAINTEXT",
-        }
 
 
 @pytest.fixture(scope="module")

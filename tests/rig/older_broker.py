@@ -11,6 +11,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 
+from livejoin.runtime.broker import free_port
+
 METADATA = 3
 _API_VERSIONS = 18
 
@@ -122,3 +124,19 @@ def _lower(frame: bytes, asked: dict[int, int], newest: Mapping[int, int]) -> by
         key, _, highest = struct.unpack_from(">hhh", frame, start)
         struct.pack_into(">h", changed, start + 4, min(highest, newest.get(key, highest)))
     return bytes(changed)
+
+
+class Ports:
+    """Listeners of one broker: `inner` is behind the proxy, `outer` the proxy, `nowhere` nobody."""
+
+    def __init__(self) -> None:
+        self.inner, self.outer, self.bootstrap, self.nowhere = (free_port() for _ in range(4))
+
+    def settings(self) -> dict[str, str]:
+        return {
+            "listeners": f"OLDER://127.0.0.1:{self.inner},LOST://127.0.0.1:{self.bootstrap}",
+            "advertised.listeners": f"OLDER://127.0.0.1:{self.outer},"
+            f"LOST://127.0.0.1:{self.nowhere}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+            "OLDER:PLAINTEXT,LOST:PLAINTEXT",
+        }

@@ -20,10 +20,10 @@ from livejoin.errors import NewerFormat
 from livejoin.kafka.cluster import Kafka
 from livejoin.tables.auth import access_topics
 from rig import oracle, recording
+from rig.heartbeats import heartbeat, stale
 from rig.ledgered import FakeLeader, row
 from rig.oracle import Sent
 from rig.running import Running, running, until
-from scenarios.test_serve import heartbeat, stale
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 NEWER = "the ledger has format 4, this livejoin knows up to 3"

@@ -1,44 +1,22 @@
 """Further table servers on one Kafka wait for a ledger, serve equal tables, outlive `run`."""
 
-import json
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-from websockets.sync.client import connect
-from websockets.typing import Subprotocol
 
 from livejoin.kafka.cluster import Kafka
-from rig.protocol import Part, parse_frame
+from rig.heartbeats import frames, heartbeat, stale
+from rig.protocol import Part
 from rig.running import Running, until
 from rig.watching import DATA
 from rig.world import ExpectOracle, KillDash9, Produce, World, play, run_world, start_second
 
 STALE_S = 15  # O6
 RECEIVE_S = 10
-
-
-def frames(server: Running, **more: Any) -> Iterator[tuple[dict[str, Any], list[Part]]]:
-    """Yield the frames of a subscription to the data tables."""
-    address = server.url.replace("http", "ws") + "api/v1/live"
-    protocols = [Subprotocol("livejoin.v1")]
-    with connect(address, subprotocols=protocols, max_size=None, proxy=None) as socket:
-        socket.send(json.dumps({"subscribe": DATA, **more}))
-        while True:
-            data = socket.recv(RECEIVE_S)
-            assert isinstance(data, bytes)
-            yield parse_frame(data)
-
-
-def heartbeat(server: Running) -> dict[str, Any]:
-    """Return the next heartbeat: generation, seq, and row count and hash of each data table."""
-    header = next(header for header, _ in frames(server) if header["type"] == "heartbeat")
-    # it may contain tables of other viewers too
-    return {**header, "tables": {table: header["tables"][table] for table in DATA}}
 
 
 def at_same_position(servers: Sequence[Running], generation: int) -> bool:
@@ -56,10 +34,6 @@ def reports_missing_ledger(server: Running) -> bool:
         return "there is no ledger serve.ledger" in server.request("api/v1/status")["message"]
     except AssertionError:
         return False
-
-
-def stale(server: Running) -> str:
-    return str(server.request("api/v1/status")["stale"] or "")
 
 
 def fresh(server: Running) -> bool:
