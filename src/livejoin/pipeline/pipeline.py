@@ -27,6 +27,7 @@ from livejoin.runtime import failpoints
 
 log = structlog.get_logger()
 
+_REACH_S = 5.0
 _TAIL_RECORDS = 10_000  # at a changelog's end, enough to contain a run's highest marks
 
 
@@ -54,7 +55,10 @@ class Pipeline:
     def resolve(self, generation: Generation) -> tuple[Mapping[str, Reading], str]:
         """The positions of a new generation's sources, and its fingerprint."""
         start = {**self._start, **generation.start}
-        if self._clusters.has_separate_data:  # else the election has used a group
+        if self._clusters.has_separate_data:
+            # requests to a cluster that is away take long, also after it is back
+            self._clusters.data.wait_until_reachable(_REACH_S)
+            # on livejoin's own, the election has used a group
             self._clusters.data.check_group(self._names.group("pins"))
         readings = offsets.resolve(self._clusters.data, self._names, generation.choice, start)
         return readings, self._queries.fingerprint(replace(generation, sources=readings))
