@@ -255,10 +255,11 @@ class KafkaClients:
         last_error, at = self._last_error or (None, -math.inf)
         if time.monotonic() - at > _LAST_ERROR_S:
             last_error = None
+        text = last_error.str() if last_error else why
         # without what differs from attempt to attempt: each other text is another line of the log
-        cause = _ATTEMPT_DETAILS.sub("", last_error.str() if last_error else why)
+        cause = _ATTEMPT_DETAILS.sub("", text)
         if last_error and (
-            last_error.code() in _AUTH_ERRORS or any(sign in cause for sign in _TLS_ERROR_SIGNS)
+            last_error.code() in _AUTH_ERRORS or any(sign in text for sign in _TLS_ERROR_SIGNS)
         ):
             return KafkaUnavailable(
                 f"TLS handshake or login with Kafka at {self._place} failed: {cause}",
