@@ -8,7 +8,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, assert_never
 
@@ -104,11 +104,12 @@ class Ledger:
         except KafkaException as error:
             raise KafkaUnavailable(f"{names.ledger} cannot be written: {error}") from error
         failpoints.visit("after-lead")
-        state = self._read_state()  # again: the previous leader may have been a newer version
+        records = self._read()  # again: the previous leader may have been a newer version
+        state = self._parse_state(records)
         self._ensure_compacted(empty=state is None)
         self._topics.ensure_single_partition()
         self._topics.record_ids()
-        self._resume_replies()
+        self._resume_replies(records)
         return state or State()
 
     def check(self) -> None:
@@ -119,7 +120,10 @@ class Ledger:
 
     def _read_state(self) -> State | None:
         """The state, if there is one; an error if a newer version or another program wrote it."""
-        value = self._read().get(STATE_KEY)
+        return self._parse_state(self._read())
+
+    def _parse_state(self, records: Mapping[bytes, bytes]) -> State | None:
+        value = records.get(STATE_KEY)
         if not value:  # none yet, or a tombstone
             return None
         found = read_state(value)
@@ -133,9 +137,9 @@ class Ledger:
             )
         return found
 
-    def _resume_replies(self) -> None:
+    def _resume_replies(self, records: Mapping[bytes, bytes]) -> None:
         """Take over the replies that no cluster has acknowledged yet."""
-        found = {k: v for k, v in sorted(self._read().items()) if k.startswith(REPLY_KEY) and v}
+        found = {k: v for k, v in sorted(records.items()) if k.startswith(REPLY_KEY) and v}
         self._unsent = {key: PendingReply.from_json(key, value) for key, value in found.items()}
         if self._replies is not None:
             self._replies.add(self._unsent.values())
