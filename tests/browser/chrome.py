@@ -36,7 +36,7 @@ def page(
                 viewport={"width": 1500, "height": 900}, color_scheme=scheme, timezone_id=ZONE
             )
             opened.on("console", lambda m: trouble.append(m.text) if _matters(m) else None)
-            opened.on("pageerror", lambda error: trouble.append(str(error)))
+            opened.on("pageerror", lambda error: trouble.append(error.stack or str(error)))
             opened.on("request", lambda r: None if _ours(r.url, url) else trouble.append(r.url))
             opened.goto(url + path)
             yield opened, trouble

@@ -64,6 +64,34 @@ def test_the_first_load_shows_live_rows_and_their_rates(stage: Stage, page: Page
     assert page.inner_text("#freshness").endswith("ago")
 
 
+def test_a_draw_that_met_a_replaced_view_is_repeated(
+    stage_and_page: tuple[Stage, Page, chrome.Trouble],
+) -> None:
+    """The engine leaves this error of its own draws to nobody; others are still reported."""
+    _, page, trouble = stage_and_page
+    assert not trouble
+    page.evaluate("""() => {
+        const viewer = document.querySelector("perspective-viewer[data-table=final_ui]");
+        window.drawn = 0;
+        const resize = viewer.resize; // not writable
+        Object.defineProperty(viewer, "resize", {
+            configurable: true,
+            value(force) {
+                window.drawn += 1;
+                return resize.call(viewer, force);
+            },
+        });
+        setTimeout(() => { Promise.reject(new Error("View not found")) });
+        setTimeout(() => { Promise.reject(new Error("another failure")) });
+    }""")
+    # the call lets the browser's events in
+    until(lambda: page.evaluate("drawn") and trouble, "the other error is reported", LIMIT_S)
+    assert ["another failure" in text for text in trouble] == [True]
+    assert page.evaluate("drawn") == 1
+    trouble.clear()
+    page.evaluate('delete document.querySelector("perspective-viewer[data-table=final_ui]").resize')
+
+
 def test_hostile_cells_are_text(page: Page) -> None:
     arrange(page, "final_ui", filter=[["userId", "==", "x"]])
     until(

@@ -13,6 +13,7 @@ import type { Toast } from "../ui/toast.js";
 import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
+import { repeatMissedDraws } from "./missed_draws.js";
 import type { Config, Engine, Viewer } from "./perspective.js";
 import { arrivalSort } from "./row_order.js";
 import { TablePanel } from "./table_panel.js";
@@ -49,6 +50,7 @@ export class Workspace {
       layout.update({ tab: tab.id });
     });
     this.#showWidened();
+    repeatMissedDraws(() => this.#fit());
     document.addEventListener("keydown", (event) => {
       const copies =
         event.key === "c" &&

@@ -8,6 +8,7 @@ import { enableSplitters } from "../ui/splitters.js";
 import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
+import { repeatMissedDraws } from "./missed_draws.js";
 import { arrivalSort } from "./row_order.js";
 import { TablePanel } from "./table_panel.js";
 export const DEFAULT_SPLIT = { final: 10, sources: 5, bottom: 4, users: 5, accounts: 4 };
@@ -42,6 +43,7 @@ export class Workspace {
             layout.update({ tab: tab.id });
         });
         this.#showWidened();
+        repeatMissedDraws(() => this.#fit());
         document.addEventListener("keydown", (event) => {
             const copies = event.key === "c" &&
                 (event.ctrlKey || event.metaKey) &&

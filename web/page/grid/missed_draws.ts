@@ -1,0 +1,16 @@
+/**
+ * The engine draws by itself when a grid is resized or comes into view. If its view is being replaced just then, the
+ * draw ends with "View not found"; most of the engine's own callers ignore that, some leave it to nobody. Such a draw
+ * is made again, from the new view. Every other error stays one.
+ */
+
+const VIEW_GONE = "View not found";
+
+export function repeatMissedDraws(draw: () => void): void {
+  addEventListener("unhandledrejection", (event) => {
+    const reason: unknown = event.reason;
+    if ((reason instanceof Error ? reason.message : String(reason)) !== VIEW_GONE) return;
+    event.preventDefault();
+    draw();
+  });
+}
