@@ -115,7 +115,21 @@ def address(page: Page) -> str:
 
 
 def arrange(page: Page, table: str, **given: Any) -> None:
-    page.evaluate(f"async ([table, config]) => {_VIEWER}.restore(config)", [table, given])
+    """Restore a viewer's configuration, once it is loaded: hidden ones wait for the visible ones.
+
+    The page gives a viewer its title with its table.
+    """
+    page.evaluate(
+        f"""async ([table, config]) => {{
+            const loaded = async () => (await {_VIEWER}.save()).title === table;
+            for (let tries = 1; !(await loaded().catch(() => false)); tries++) {{
+                if (tries === 1000) throw new Error(`${{table}} is not loaded`);
+                await new Promise((done) => setTimeout(done, 20));
+            }}
+            await {_VIEWER}.restore(config);
+        }}""",
+        [table, given],
+    )
 
 
 def cell(page: Page, area: str, row: int, column: int) -> Locator:

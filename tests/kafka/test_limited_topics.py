@@ -31,6 +31,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.runtime import jars, processes
 from livejoin.tables.auth import access_topics
 from rig import brokers
+from rig.running import until
 
 POLICY = Path(brokers.__file__).parent / "policy" / "LimitedTopics.java"
 BROKER_BYTES = 1 << 20  # the broker's own message.max.bytes
@@ -230,11 +231,16 @@ def test_an_auto_created_topic_gets_one_partition_and_its_policy(
     limited.create_topic(topic, partitions=3)  # as a broker with num.partitions=3 does
     own_topics.ensure(limited, topic, kind)
     assert limited.describe([topic])[topic].partitions == (0,)
-    wanted = RULES.config_of(kind).get("cleanup.policy", "delete")
-    assert configs(limited, topic, "cleanup.policy") == [wanted]
+    wanted = [RULES.config_of(kind).get("cleanup.policy", "delete")]
+    assert configs(limited, topic, "cleanup.policy") == wanted
     limited.create_topic(f"{topic}.one")
     own_topics.ensure(limited, f"{topic}.one", kind)
-    assert configs(limited, f"{topic}.one", "cleanup.policy") == [wanted]
+    # the controller has acknowledged it, but a broker that applies metadata later answers
+    until(
+        lambda: configs(limited, f"{topic}.one", "cleanup.policy") == wanted,
+        "the policy of a topic that was there",
+        15,
+    )
 
 
 def test_an_auto_created_topic_with_records_is_an_error(limited: Kafka) -> None:
