@@ -33,8 +33,8 @@ from livejoin.runtime import broker, processes
 
 PAIRS = (("one.users", "one.accounts"), ("two.users", "two.accounts"))
 JOINS: tuple[spec.Join, ...] = ("left", "inner")
-LIVE = spec.Choice("live.users", "live.accounts")
-START = {source.name: "earliest" for source in spec.SOURCES}
+LIVE = spec.DEFAULT.choice("live.users", "live.accounts")
+START = {source.name: "earliest" for source in spec.DEFAULT.sources}
 RECORDS = 100  # per topic
 PHASES = ("resolve", "changelog", "plan", "start", "first row", "catch up", "total", "stop")
 OUT = Path(__file__).parent / "out" / "new_generation.json"
@@ -104,7 +104,7 @@ def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
             traffic.start()
             try:
                 for number in range(builds + warm_up):
-                    choice = spec.Choice(*PAIRS[number // 2 % 2], JOINS[number % 2])
+                    choice = spec.DEFAULT.choice(*PAIRS[number // 2 % 2], JOINS[number % 2])
                     _build(pipeline, queries, number + 2, choice)
                     began = time.perf_counter()
                     pipeline.stop(number + 2)
@@ -117,7 +117,7 @@ def measure(builds: int, warm_up: int, rate: int) -> dict[str, list[float]]:
 
 def _fill(kafka: Kafka) -> None:
     producer = kafka.producer()
-    for users, accounts in (*PAIRS, (LIVE.users, LIVE.accounts)):
+    for users, accounts in (*PAIRS, tuple(LIVE.topics.values())):
         for topic in (users, accounts):
             kafka.create_topic(topic, partitions=2)
         for number in range(RECORDS):
@@ -161,7 +161,7 @@ def _produce(kafka: Kafka, rate: int, done: threading.Event) -> None:
     while not done.wait(1 / rate):
         number += 1
         record = {"userId": f"u{number % RECORDS}", "balance": number}
-        producer.produce(LIVE.accounts, json.dumps(record))
+        producer.produce(LIVE.topics["accounts"], json.dumps(record))
         producer.poll(0)
     producer.flush(60)
 

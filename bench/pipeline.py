@@ -326,7 +326,7 @@ def state(options: argparse.Namespace, folder: Path) -> Figures:
         pipeline = Pipeline(Clusters.single(kafka), Names(NAME), queries, new_generation.START)
         joins: tuple[spec.Join, ...] = ("left", "inner")
         for number, join in enumerate(joins, 1):
-            choice = spec.Choice(TOPICS["users"], TOPICS["accounts"], join)
+            choice = spec.DEFAULT.choice(TOPICS["users"], TOPICS["accounts"], join=join)
             asked_for = Generation(number, choice, time.time())
             pipeline.start(pipeline.prepare(asked_for))
             (query,) = session.spark().streams.active

@@ -19,7 +19,7 @@ from livejoin.core import control_messages, facts
 from livejoin.core.control_records import ControlHistory, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import State
 from livejoin.runtime import broker
 from rig.world import (
@@ -36,7 +36,7 @@ from rig.world import (
 
 OUT = Path(__file__).parent / "out" / "swap.json"
 NAME = "bench"
-RULES = control_messages.TopicRules(Names(NAME), "control")
+RULES = control_messages.MessageRules(Names(NAME), "control")
 HISTORY = 100_000
 
 
@@ -77,13 +77,13 @@ def _fold() -> float:
     for offset in range(HISTORY):
         raw = b'{"usersTopic":"users_%d","joinType":"inner","id":"%d"}' % (offset % 7, offset)
         history.add(parse_record(0, offset, 1.0, "kafka", raw, RULES))
-    state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
+    state = decide(State(), facts.LeaderStarted(1.0, 1.0, DEFAULT.choice("users", "accounts")))
     decide(state, history.replayed("t", {0: HISTORY}))
     return time.perf_counter() - started
 
 
 def _decide() -> list[float]:
-    state = decide(State(), facts.LeaderStarted(1.0, 1.0, Choice("users", "accounts")))
+    state = decide(State(), facts.LeaderStarted(1.0, 1.0, DEFAULT.choice("users", "accounts")))
     state = decide(state, facts.HistoryReplayed("t", {0: 0}, control_messages.Request()))
     took = []
     for offset in range(5000):
@@ -91,7 +91,7 @@ def _decide() -> list[float]:
         started = time.perf_counter()
         one = parse_record(0, offset, 1.0, "kafka", raw, RULES)
         assert one.request is not None
-        found = {topic: facts.TopicInfo(2) for topic in one.request.topics}
+        found = {topic: facts.TopicInfo(2) for topic in one.request.topics.values()}
         state = decide(state, facts.MessageReceived(one.origin, one.request, one.error, found))
         took.append((time.perf_counter() - started) * 1000)
         state = replace(state, outbox=())

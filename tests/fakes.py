@@ -108,7 +108,7 @@ class FakePipeline:
         self._world.visit("resolve")
         readings = {}
         for source in ("users", "accounts"):
-            topic = generation.choice.topic(source)
+            topic = generation.choice.topics[source]
             if topic not in self._world.topics:
                 raise TopicMissing(f'topic "{topic}" does not exist')
             readings[source] = Reading(topic, self._world.topics[topic], {0: 0}, {0: 9})

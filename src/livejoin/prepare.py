@@ -13,7 +13,7 @@ from pathlib import Path
 from livejoin.config.sections import SparkSettings
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
-from livejoin.core.spec import SOURCES, Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.errors import LivejoinError
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import Clusters
@@ -53,14 +53,14 @@ def prepare() -> None:
 
 
 def _rehearse(kafka: Kafka, spark: spark_driver.SparkDriver, folder: Path) -> None:
-    names, choice = Names("rehearsal"), Choice("users", "accounts")
+    names, choice = Names("rehearsal"), DEFAULT.choice("users", "accounts")
     producer = kafka.producer()
-    for topic in (choice.users, choice.accounts):
+    for topic in choice.topics.values():
         kafka.create_topic(topic)
         producer.produce(topic, json.dumps({"userId": "a", "age": 1, "balance": 1}))
     producer.flush(_TIMEOUT_S)
     queries = Queries(spark, Clusters.single(kafka), names, str(folder / "checkpoints"), _SETTINGS)
-    start = {source.name: "earliest" for source in SOURCES}
+    start = {source.name: "earliest" for source in DEFAULT.sources}
     pipeline = Pipeline(Clusters.single(kafka), names, queries, start)
     generation = pipeline.prepare(Generation(1, choice, time.time()))
     pipeline.start(generation)

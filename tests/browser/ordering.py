@@ -130,7 +130,7 @@ def changes(stage: Stage, first: int, count: int) -> list[ChangelogRecord]:
     for n in range(first, first + count):
         new = pair(choice, COUNT + n, now)
         made += new
-        user = dict(new[0].row or {}) | {"userId": f"{choice.users[-1]}-{n % COUNT:04}"}
+        user = dict(new[0].row or {}) | {"userId": f"{choice.topics['users'][-1]}-{n % COUNT:04}"}
         account = {"accountType": "gold", "balance": n / 4}
         if n % 3:
             account = {"accountType": None, "balance": n / 4} if n % 2 else {}

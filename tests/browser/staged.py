@@ -12,14 +12,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from livejoin.core import facts, status_rows
+from livejoin.core import facts, spec, status_rows
 from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.control_messages import Request
 from livejoin.core.control_records import BY_HEADER, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.ledger_format import from_json, to_json
-from livejoin.core.spec import SOURCES, Choice
+from livejoin.core.spec import DEFAULT, Choice
 from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, row_id
 from livejoin.kafka.cluster import Topic
 from livejoin.tables.http.server import Access
@@ -94,7 +94,7 @@ class Stage:
 
     def start(self) -> None:
         """Make generation 1 live."""
-        choice = Choice("users_a", "accounts_a")
+        choice = DEFAULT.choice("users_a", "accounts_a")
         self._take(facts.LeaderStarted(time.time(), time.monotonic(), choice, self.limits))
         self._take(facts.HistoryReplayed("id", {0: 0}, Request()))
         self._take(facts.ControlTopicOpened("control", {0: 0}))
@@ -117,8 +117,10 @@ class Stage:
     def _build_if_asked(self) -> None:
         building = self.state.building
         if building is not None and not building.resolved:
-            topics = {"users": building.choice.users, "accounts": building.choice.accounts}
-            readings = {s.name: Reading(topics[s.name], "id", {0: 0}, {0: -1}) for s in SOURCES}
+            topics = building.choice.topics
+            readings = {
+                s.name: Reading(topics[s.name], "id", {0: 0}, {0: -1}) for s in DEFAULT.sources
+            }
             self._take(facts.SourcesResolved(building.number, readings))
             if self.at_once:
                 self.finish()
@@ -181,7 +183,7 @@ def _publish(
             case LogLine():
                 catalog.system.add_log_lines([{**item.row(), "_id": row_id(item.id)}])
             case Reply():
-                row = {**item.control_raw_row(), "_id": item.row_id}
+                row = {**item.control_raw_row(spec.DEFAULT), "_id": item.row_id}
                 catalog.system.put_control_messages([row])
             case EndedGeneration(generation):
                 catalog.system.put_generations({generation.number: status_rows.ended_row(item)})
@@ -210,7 +212,7 @@ def _account(n: int, topic: str = "a") -> dict[str, Any]:
 def pair(choice: Choice, n: int, at: int | None = None) -> list[ChangelogRecord]:
     """A user, an account if there is one, and the joined row."""
     ts = int(time.time() * 1000) if at is None else at
-    user, account = _user(choice.users, n), _account(n, choice.users)
+    user, account = _user(choice.topics["users"], n), _account(n, choice.topics["users"])
     alone = n % 10 == 9
     joined = {**user, **({} if alone else account)}
     rows = [ChangelogRecord("users_ui", f"0-{n}", user, ts)]
@@ -233,7 +235,7 @@ def _rows(choice: Choice, count: int) -> Iterator[ChangelogRecord]:
         yield ChangelogRecord("final_ui", f"0-{_ODD}", hostile, now - 50, (0, 0, 0))
     reasons = ('age: expected int64, got "abc"', "value: not UTF-8")
     for offset, (reason, raw) in enumerate(zip(reasons, RAW, strict=True), _ODD + 1):
-        at = {"source": "users", "topic": choice.users, "partition": 0, "offset": offset}
+        at = {"source": "users", "topic": choice.topics["users"], "partition": 0, "offset": offset}
         row = {**at, "ts": now - 40 + offset - _ODD, "reason": reason, "raw": raw}
         yield ChangelogRecord("rejects_ui", f"users/0-{offset}", row, now - 40)
     yield ChangelogRecord(TOMBSTONES, f"accounts/0-{_ODD}", None, now)

@@ -196,4 +196,4 @@ def test_a_json_message_is_validated_while_typing(stage: Stage, page: Page) -> N
     press(page, "Apply")
     answer(page, "busy", "is being built")
     assert stage.state.building is not None
-    assert stage.state.building.choice.accounts == "accounts_b"
+    assert stage.state.building.choice.topics["accounts"] == "accounts_b"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from browser.staged import Stage, staged
 from livejoin.cli import main
-from livejoin.core import control_messages
+from livejoin.core import control_messages, spec
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 WARNING = 'unknown field "start"'
@@ -18,8 +18,8 @@ MESSAGE = ("--join", "inner", "--start", "1h")
 @pytest.fixture
 def older(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """A livejoin that does not know one of the fields that the command line sends."""
-    known = [name for name in control_messages.FIELDS if name != "start"]
-    monkeypatch.setattr(control_messages, "FIELDS", known)
+    known = tuple(name for name in control_messages.known_fields(spec.DEFAULT) if name != "start")
+    monkeypatch.setattr(control_messages, "known_fields", lambda _: known)
     with staged(1) as stage:
         yield stage
 

@@ -70,9 +70,11 @@ def _json(url: str, *arguments: str) -> Any:
 
 def test_tables_lists_rows_and_columns(url: str) -> None:
     lines = _run(url, "tables").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(spec.ALL_TABLES)
+    assert [line.split()[0] for line in lines] == list(spec.DEFAULT.all_tables)
     assert lines[0].split(maxsplit=2)[1:] == ["31", "userId, name, email, age, _id, _ts"]
-    assert [table["name"] for table in _json(url, "tables")["tables"]] == list(spec.ALL_TABLES)
+    assert [table["name"] for table in _json(url, "tables")["tables"]] == list(
+        spec.DEFAULT.all_tables
+    )
 
 
 def test_show_prints_the_first_rows_without_hidden_columns(url: str) -> None:
@@ -176,10 +178,10 @@ def test_peek_prints_messages_and_why_a_value_is_not_a_record(url: str) -> None:
 
 def test_schema_prints_the_schema_of_control_messages() -> None:
     done = CliRunner().invoke(main.cli, ["schema"])
-    assert json.loads(done.stdout) == control_messages.MESSAGE_SCHEMA
+    assert json.loads(done.stdout) == control_messages.message_schema(spec.DEFAULT)
     listed = CliRunner().invoke(main.cli, ["schema", "--output", "table"]).stdout.splitlines()
     fields = [line.split()[0] for line in listed]
-    assert fields == ["field", *control_messages.MESSAGE_SCHEMA["properties"]]
+    assert fields == ["field", *control_messages.message_schema(spec.DEFAULT)["properties"]]
 
 
 # --- status --watch

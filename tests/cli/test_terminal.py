@@ -197,7 +197,7 @@ def test_long_cells_wrap_on_a_terminal_and_are_one_line_elsewhere(plain_url: str
 def test_the_tables_wrap_on_a_terminal(plain_url: str) -> None:
     lines = _run_in_terminal("tables", "--url", plain_url, NO_COLOR="1").splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) > len(spec.ALL_TABLES)
+    assert len(lines) > len(spec.DEFAULT.all_tables)
 
 
 def test_the_status_wraps_on_a_terminal(plain_url: str) -> None:

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from livejoin.config import settings
 from livejoin.core.own_topics import OwnTopicRules
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.errors import SettingsError
 
 Write = Callable[[str], Path]
@@ -39,7 +39,7 @@ def test_every_setting_has_a_default() -> None:
     chosen = settings.load()
     assert chosen.name == "livejoin"
     assert chosen.kafka == {"bootstrap.servers": "127.0.0.1:9092"}
-    assert chosen.initial_choice == Choice("users", "accounts", "left")
+    assert chosen.initial_choice == DEFAULT.choice("users", "accounts", join="left")
     assert (chosen.http.host, chosen.http.port) == ("127.0.0.1", 10000)
     assert chosen.start_positions == {"users": "earliest", "accounts": "earliest"}
     assert (chosen.logs_kept, chosen.rejects_kept) == (10_000, 10_000)
@@ -52,7 +52,7 @@ def test_an_empty_file_changes_nothing(write: Write, text: str) -> None:
 
 def test_a_file_overrides_only_what_it_names(write: Write) -> None:
     chosen = settings.load(write("topics:\n  users: people\njoin: inner\n"))
-    assert chosen.initial_choice == Choice("people", "accounts", "inner")
+    assert chosen.initial_choice == DEFAULT.choice("people", "accounts", join="inner")
 
 
 def test_precedence_is_file_then_environment_then_override(

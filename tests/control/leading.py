@@ -17,10 +17,10 @@ from livejoin.control.control_topic import ControlTopic
 from livejoin.control.executor import Executor, Inbox
 from livejoin.control.ledger import Ledger
 from livejoin.core import facts
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import Clusters
 
@@ -38,13 +38,13 @@ def main(settings: str) -> None:
     for generation in state.generations:  # what earlier processes have made
         world.ids[generation.number] = generation.changelog_id
     executor = Executor(inbox, FakePipeline(world))
-    rules = TopicRules(names, given["control"])
+    rules = MessageRules(names, given["control"])
     control = ControlTopic(
         Clusters.single(kafka), names, rules, inbox, state.topic_id, state.position
     )
     reader = threading.Thread(target=control.run, args=(stop,))
     reader.start()
-    started = facts.LeaderStarted(time.time(), time.monotonic(), Choice(*given["choice"]))
+    started = facts.LeaderStarted(time.time(), time.monotonic(), DEFAULT.choice(*given["choice"]))
     try:
         loop.run(decide(state, started), inbox, ledger, executor, stop)
     finally:

@@ -22,7 +22,7 @@ from livejoin.control import control_topic
 from livejoin.control.control_history import HistoryReader
 from livejoin.control.control_topic import ControlTopic
 from livejoin.core import facts
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.control_records import parse_record
 from livejoin.core.ledger_format import read_state
 from livejoin.core.names import Names
@@ -51,8 +51,8 @@ class ControlTopicRig:
     sources: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def rules(self) -> TopicRules:
-        return TopicRules(Names(self.name), f"{self.name}.control")
+    def rules(self) -> MessageRules:
+        return MessageRules(Names(self.name), f"{self.name}.control")
 
     def create(self, partitions: int) -> None:
         self.kafka.create_topic(self.rules.control, {"retention.ms": "-1"}, partitions)
@@ -371,8 +371,8 @@ def test_killed_while_it_folds_three_partitions_it_arrives_where_it_would_have(
     assert state.last_number == 1, "the past is built once"
     choice = state.live.choice
     assert past.choice == {
-        "usersTopic": choice.users,
-        "accountsTopic": choice.accounts,
+        "usersTopic": choice.topics["users"],
+        "accountsTopic": choice.topics["accounts"],
         "joinType": choice.join,
     }
     rows = _control_rows(rig)

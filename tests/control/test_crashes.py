@@ -17,12 +17,12 @@ from livejoin.core.control_messages import Request
 from livejoin.core.control_records import parse_record
 from livejoin.core.decide import decide
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import State
 from rig.running import until
 
-RULES = control_messages.TopicRules(Names("livejoin"), "control")
-SETTINGS = Choice("users_a", "accounts_a")
+RULES = control_messages.MessageRules(Names("livejoin"), "control")
+SETTINGS = DEFAULT.choice("users_a", "accounts_a")
 TOPICS = topics("users_a", "accounts_a", "users_b", "accounts_b")
 MESSAGES = [
     b'{"usersTopic": "users_b", "accountsTopic": "accounts_b", "id": "1"}',
@@ -95,7 +95,8 @@ class Process:
                     return
             record = parse_record(partition, offset, 1.0, "kafka", raw, RULES)
             infos = {
-                t: facts.TopicInfo(1) for t in (record.request.topics if record.request else ())
+                t: facts.TopicInfo(1)
+                for t in (record.request.topics.values() if record.request else ())
             }
             inbox.put(facts.MessageReceived(record.origin, record.request, record.error, infos))
             while self.seen.position.get(partition, 0) <= offset:

@@ -12,12 +12,12 @@ from livejoin.control import executor as executor_module
 from livejoin.control.executor import Executor, Inbox
 from livejoin.core import facts, plan
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.errors import NotAuthorized
 from rig.running import until
 
 LIMIT_S = 20
-ONE, TWO, *MORE = (Generation(n, Choice("users", "accounts"), 0.0) for n in range(1, 21))
+ONE, TWO, *MORE = (Generation(n, DEFAULT.choice("users", "accounts"), 0.0) for n in range(1, 21))
 ERRORS = [ConnectionRefusedError("the JVM is gone"), KeyError("unexpected")]
 
 

@@ -16,7 +16,7 @@ from livejoin.control.ledger import Ledger
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.ledger_format import to_json
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import HEARTBEAT_S, STATE_KEY, EndedGeneration, LogLine, Reply, State
 from livejoin.errors import (
     LeadershipLost,
@@ -29,7 +29,7 @@ from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import Record, read_to_end
 from rig.running import until
 
-GENERATION = Generation(7, Choice("users", "accounts"), 1.0)
+GENERATION = Generation(7, DEFAULT.choice("users", "accounts"), 1.0)
 STATE = State(
     last_number=7,
     topic_id="t",
@@ -193,9 +193,9 @@ def test_a_newer_ledger_format_is_refused_before_fencing(kafka: Kafka) -> None:
     older.take_over()
     older.write(STATE)
     producer = kafka.producer()
-    producer.produce(names.ledger, b'{"format": 4}', STATE_KEY)
+    producer.produce(names.ledger, b'{"format": 5}', STATE_KEY)
     assert producer.flush(20) == 0
-    with pytest.raises(NewerFormat, match="the ledger has format 4"):
+    with pytest.raises(NewerFormat, match="the ledger has format 5"):
         Ledger(kafka, names).take_over()
     older.write(replace(STATE, position={0: 4, 1: 9}))
 

@@ -16,7 +16,7 @@ from livejoin.control.ledger import Ledger
 from livejoin.control.replies import ReplySender
 from livejoin.core.generation import Generation, Origin
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import OutboxItem, Reply, State
 from livejoin.errors import LeadershipLost
 from livejoin.kafka.cluster import Kafka
@@ -25,7 +25,7 @@ from rig.replies import ReceivedReply, kept_in_ledger, received
 from rig.running import until
 
 LIMIT_S = 60
-STATE = State(topic_id="t", building=Generation(7, Choice("users", "accounts"), 1.0))
+STATE = State(topic_id="t", building=Generation(7, DEFAULT.choice("users", "accounts"), 1.0))
 
 
 class ControlCluster:

@@ -11,7 +11,7 @@ from confluent_kafka import Message, TopicPartition
 
 from livejoin.control.control_topic import ControlTopic
 from livejoin.core import facts
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits
 from livejoin.kafka.cluster import Kafka
@@ -33,7 +33,7 @@ class SignedTopic:
 
     def __init__(self, kafka: Kafka, name: str) -> None:
         self.kafka = kafka
-        self.rules = TopicRules(Names(name), f"{name}.control")
+        self.rules = MessageRules(Names(name), f"{name}.control")
         kafka.create_topic(self.rules.control)
         access_topics.create_topics(kafka, self.rules.names)
 

@@ -12,7 +12,7 @@ import pytest
 from livejoin.control import control_topic
 from livejoin.control.control_topic import ControlTopic
 from livejoin.core import facts
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names
 from livejoin.kafka import cluster
 from livejoin.kafka.cluster import Kafka
@@ -21,7 +21,7 @@ from rig.brokers import Broker, lasting_port
 
 LIMIT_S = 60
 NAMES = Names("sources-away")
-RULES = TopicRules(NAMES, f"{NAMES.prefix}-control")
+RULES = MessageRules(NAMES, f"{NAMES.prefix}-control")
 
 
 @contextmanager

@@ -21,13 +21,13 @@ CELLS: dict[str, st.SearchStrategy[Any]] = {
     "timestamp": TS,
 }
 VERSIONS = st.none() | st.tuples(TS, st.integers(0, 3), st.integers(0, 2**62))
-DATA = [name for name, table in spec.TABLES.items() if table.data]
+DATA = [name for name, table in spec.DEFAULT.tables.items() if table.data]
 
 
 @st.composite
 def rows(draw: st.DrawFn, table: str) -> dict[str, Any]:
     """A row as the pipeline writes it; a reject's raw bytes are base64."""
-    columns = [c for c in spec.TABLES[table].columns if c not in (spec.ID, spec.TS)]
+    columns = [c for c in spec.DEFAULT.tables[table].columns if c not in (spec.ID, spec.TS)]
     row = {c.name: draw(st.none() | CELLS[c.type]) for c in columns}
     if table == spec.REJECTS:
         raw = draw(st.none() | st.binary())
@@ -38,7 +38,7 @@ def rows(draw: st.DrawFn, table: str) -> dict[str, Any]:
 @st.composite
 def ids(draw: st.DrawFn, table: str) -> str:
     """A row id of this table, from a small range so that ids repeat."""
-    source = draw(st.sampled_from(spec.SOURCES)).name
+    source = draw(st.sampled_from(spec.DEFAULT.sources)).name
     at = Position(source, draw(st.integers(0, 1)), draw(st.integers(0, 3)))
     if table == spec.REJECTS:
         return f"{source}/{at}"
@@ -59,7 +59,7 @@ def changes(
 @st.composite
 def bundled(draw: st.DrawFn) -> Bundle:
     """A bundle as a join writes it: the join key and the cells of one side are shared."""
-    columns = {c.name: c.type for c in spec.TABLES[spec.FINAL].columns}
+    columns = {c.name: c.type for c in spec.DEFAULT.tables[spec.FINAL].columns}
     sides = [("name", "email", "age"), ("accountType", "balance")]
     shared, own = draw(st.permutations(sides))
 
@@ -67,7 +67,7 @@ def bundled(draw: st.DrawFn) -> Bundle:
         return {name: draw(CELLS[columns[name]]) for name in names if draw(st.booleans())}
 
     row_ids = draw(st.lists(ids(spec.FINAL), min_size=1, max_size=40, unique=True))
-    row = {spec.JOIN_KEY: draw(TEXT), **cells(shared)}
+    row = {spec.DEFAULT.key.name: draw(TEXT), **cells(shared)}
     if draw(st.booleans()):
         return Bundle(spec.FINAL, row_ids, draw(TS), draw(VERSIONS))
     own_rows = [{"ts": draw(TS), **cells(own)} for _ in row_ids]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from livejoin.core.control_messages import Request, TopicRules
+from livejoin.core.control_messages import MessageRules, Request
 from livejoin.core.control_records import parse_record
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
@@ -25,17 +25,17 @@ from livejoin.core.facts import (
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT, Choice
 from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State
 
-A = Choice("users", "accounts")
-B = Choice("users_b", "accounts_b", "inner")
-C = Choice("users_c", "accounts_c", "left_outer")
-RULES = TopicRules(Names("livejoin"), "control")
+A = DEFAULT.choice("users", "accounts")
+B = DEFAULT.choice("users_b", "accounts_b", join="inner")
+C = DEFAULT.choice("users_c", "accounts_c", join="left_outer")
+RULES = MessageRules(Names("livejoin"), "control")
 TOPICS: Mapping[str, TopicInfo | str] = {
     topic: TopicInfo(partitions=1, records=10)
     for choice in (A, B, C)
-    for topic in (choice.users, choice.accounts)
+    for topic in choice.topics.values()
 }
 NO_USERS_X = 'topic "users_x" does not exist'
 
@@ -66,8 +66,8 @@ def received(
 def received_choice(offset: int, choice: Choice, **fields: Any) -> MessageReceived:
     """A message that requests every field of a choice."""
     requested: dict[str, Any] = {
-        "usersTopic": choice.users,
-        "accountsTopic": choice.accounts,
+        "usersTopic": choice.topics["users"],
+        "accountsTopic": choice.topics["accounts"],
         "joinType": choice.join,
     }
     return received(offset, **requested, **fields)
@@ -78,9 +78,9 @@ def reading(choice: Choice, partitions: int = 1) -> dict[str, Reading]:
     numbers = range(partitions)
     return {
         "users": Reading(
-            choice.users, "id-u", dict.fromkeys(numbers, 0), dict.fromkeys(numbers, 9)
+            choice.topics["users"], "id-u", dict.fromkeys(numbers, 0), dict.fromkeys(numbers, 9)
         ),
-        "accounts": Reading(choice.accounts, "id-a", {0: 0}, {}),
+        "accounts": Reading(choice.topics["accounts"], "id-a", {0: 0}, {}),
     }
 
 

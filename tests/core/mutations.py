@@ -9,11 +9,12 @@ from typing import Any
 
 from core import histories as h
 from core.histories import after
-from livejoin.core.control_messages import FIELDS
+from livejoin.core import spec
+from livejoin.core.control_messages import known_fields
 from livejoin.core.control_records import parse_record
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, Fact, MessageReceived, SourcesResolved, TopicInfo
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import LogLine, Reply, State
 
 EXISTING = {"users": TopicInfo(1), "accounts": TopicInfo(1)}
@@ -40,7 +41,15 @@ HOSTILE: tuple[Any, ...] = (
     *(0, -1, 1, 2**63, 2**64, 10**400, 1.5, 1e308, True, False, None),
     *([], ["users"], {}, {"users": "1h"}, {"orders": "1h"}, {"users": None}, DEEP, "x" * 20_000),
 )
-NAMES = (*FIELDS, "userstopic", "bootstrap.servers", "", "\ud800", "x" * 500, "start ")
+NAMES = (
+    *known_fields(spec.DEFAULT),
+    "userstopic",
+    "bootstrap.servers",
+    "",
+    "\ud800",
+    "x" * 500,
+    "start ",
+)
 # Text that json.dumps never writes.
 RAW: tuple[bytes, ...] = (
     *(b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"01", b"+1", b"'users'", b"users"),
@@ -64,7 +73,7 @@ def _insert(random: Random, raw: bytes) -> bytes:
 
 
 def _duplicate(random: Random, raw: bytes) -> bytes:
-    return b'{"%s":"users",%s' % (random.choice(FIELDS).encode(), raw[1:])
+    return b'{"%s":"users",%s' % (random.choice(known_fields(spec.DEFAULT)).encode(), raw[1:])
 
 
 def _wrap(random: Random, raw: bytes) -> bytes:
@@ -105,7 +114,7 @@ BEFORE: dict[str, Sequence[Fact]] = {
     "live with standby": [
         *h.LIVE,
         h.received(0, joinType="inner"),
-        SourcesResolved(2, h.reading(Choice("users", "accounts", "inner"))),
+        SourcesResolved(2, h.reading(DEFAULT.choice("users", "accounts", join="inner"))),
         CaughtUp(2, 5),
     ],
 }
@@ -115,7 +124,7 @@ def _message_received(state: State, raw: bytes) -> MessageReceived:
     partition = len(raw) % 3
     offset = state.position.get(partition, 0)
     record = parse_record(partition, offset, 1000.0, "kafka", raw, h.RULES)
-    names = record.request.topics if record.request else ()
+    names = record.request.topics.values() if record.request else ()
     topics = {name: EXISTING.get(name, f'topic "{name}" does not exist') for name in names}
     return MessageReceived(record.origin, record.request, record.error, topics)
 
@@ -128,7 +137,7 @@ def reply_to(before: State, fact: MessageReceived, after: State) -> Reply:
         match item:
             case Reply():
                 assert json.dumps(
-                    [item.control_raw_row(), item.reply_record()], ensure_ascii=False
+                    [item.control_raw_row(spec.DEFAULT), item.reply_record()], ensure_ascii=False
                 ).encode()
             case LogLine():
                 assert item.msg.encode()
@@ -141,8 +150,8 @@ def _was_built(raw: bytes, before: State, after: State) -> bool:
         return False
     assert after.building is not None
     choice = after.building.choice
-    assert {choice.users, choice.accounts} == set(EXISTING)
-    assert set(json.loads(raw)) & set(FIELDS)
+    assert set(choice.topics.values()) == set(EXISTING)
+    assert set(json.loads(raw)) & set(known_fields(spec.DEFAULT))
     return True
 
 

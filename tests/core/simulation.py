@@ -13,7 +13,7 @@ from functools import cache
 from math import inf
 from random import Random
 
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.control_records import (
     ControlHistory,
     ControlRecord,
@@ -47,7 +47,7 @@ from livejoin.core.generation import Generation, Reading
 from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.names import Names
 from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT, Choice
 from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State
 
 FACTS = 200  # per seed
@@ -111,8 +111,8 @@ class InvariantViolated(AssertionError):
     """An invariant does not hold."""
 
 
-RULES = TopicRules(Names("livejoin"), "control")
-CHOICE = Choice("users", "accounts")
+RULES = MessageRules(Names("livejoin"), "control")
+CHOICE = DEFAULT.choice("users", "accounts")
 USERS = ("users", "users_b", "users_c")
 ACCOUNTS = ("accounts", "accounts_b")
 ALL_TOPICS = (*USERS, *ACCOUNTS)
@@ -211,7 +211,7 @@ class SimulatedWorld:
         """Read a message of the control topic."""
         record = self._record(partition, offset)
         origin = record.origin
-        names = record.request.topics if record.request else ()
+        names = record.request.topics.values() if record.request else ()
         return MessageReceived(
             origin, record.request, record.error, {name: self._topic_info(name) for name in names}
         )
@@ -275,7 +275,7 @@ class SimulatedWorld:
         number, choice = generation.number, generation.choice
         if self.random.random() < 0.15:
             return ResolutionFailed(number, "broker out of reach")
-        missing = [name for name in (choice.users, choice.accounts) if name not in self.topics]
+        missing = [name for name in choice.topics.values() if name not in self.topics]
         if missing:
             return ResolutionFailed(number, f"no topic {missing[0]}", missing=True)
         if self.random.random() < 0.08:
@@ -283,8 +283,8 @@ class SimulatedWorld:
         return SourcesResolved(
             number,
             {
-                "users": self._reading(choice.users),
-                "accounts": self._reading(choice.accounts),
+                "users": self._reading(choice.topics["users"]),
+                "accounts": self._reading(choice.topics["accounts"]),
             },
             "v1",
         )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core import histories as h
+from livejoin.core import spec
 from livejoin.core.control_messages import Request
 from livejoin.core.decide import decide
 from livejoin.core.facts import (
@@ -20,7 +21,7 @@ from livejoin.core.facts import (
     TopicsCreated,
     Unrecoverable,
 )
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT, Choice
 from livejoin.core.state import IDS_KEPT, Limits, LogLine, Reply, State
 
 NO_STANDBY = (
@@ -68,7 +69,7 @@ RULES: dict[str, MessageRule] = {
         h.received(1, accountsTopic="accounts_b"),
         "accepted",
         (1, None, 3),
-        Choice("users_b", "accounts_b"),
+        DEFAULT.choice("users_b", "accounts_b"),
         generation=3,
     ),
     "after a build that failed, what is left out is live again": MessageRule(
@@ -84,7 +85,7 @@ RULES: dict[str, MessageRule] = {
         h.received(0, usersTopic="users_b"),
         "accepted",
         (None, None, 2),
-        Choice("users_b", "accounts"),
+        DEFAULT.choice("users_b", "accounts"),
         generation=2,
     ),
     "with nothing live after a build that failed, what is left out is what was wanted": MessageRule(
@@ -202,7 +203,7 @@ RULES: dict[str, MessageRule] = {
         h.received(0, usersTopic="accounts", accountsTopic="users"),
         "accepted",
         (1, None, 2),
-        Choice("accounts", "users"),
+        DEFAULT.choice("accounts", "users"),
         generation=2,
     ),
     "the generation that is expected is live": MessageRule(
@@ -781,7 +782,7 @@ def test_log_lines_and_replies_name_partition_and_offset() -> None:
     lines, replies, _ = h.new_outbox(history)
     assert lines[0].startswith("INFO control 3-5 by kafka: ")
     assert lines[1] == f"INFO control 3-5 resolves to {h.B}"
-    row = replies[0].control_raw_row()
+    row = replies[0].control_raw_row(spec.DEFAULT)
     assert (row["partition"], row["offset"]) == (3, 5)
     record = replies[0].reply_record()
     assert (record["partition"], record["offset"]) == (3, 5)
@@ -905,14 +906,14 @@ REPLAYED_HISTORIES: dict[
     ),
     "a past stands over the settings, and is built once": (
         h.FIRST[:1],
-        HistoryReplayed("t", {0: 3}, Request("users_b", join="inner"), message_count=3),
+        HistoryReplayed("t", {0: 3}, Request({"users": "users_b"}, join="inner"), message_count=3),
         (None, None, 1),
         "users_b inner accounts",
         "history",
     ),
     "a past that reads one topic twice is ignored": (
         h.FIRST[:1],
-        HistoryReplayed("t", {0: 3}, Request("accounts"), message_count=3),
+        HistoryReplayed("t", {0: 3}, Request({"users": "accounts"}), message_count=3),
         (None, None, 1),
         str(h.A),
         "history",
@@ -926,7 +927,7 @@ REPLAYED_HISTORIES: dict[
     ),
     "a topic that was made again and says what is live leaves it": (
         h.SWAPPED,
-        HistoryReplayed("t", {0: 1}, Request("users_b"), message_count=1),
+        HistoryReplayed("t", {0: 1}, Request({"users": "users_b"}), message_count=1),
         (2, 1, None),
         str(h.B),
         "kafka",
@@ -947,7 +948,7 @@ REPLAYED_HISTORIES: dict[
     ),
     "a topic that was made again and reads one topic twice leaves what is live": (
         h.SWAPPED,
-        HistoryReplayed("t", {0: 1}, Request("accounts_b"), message_count=1),
+        HistoryReplayed("t", {0: 1}, Request({"accounts": "accounts_b"}), message_count=1),
         (2, 1, None),
         str(h.B),
         "kafka",
@@ -1002,7 +1003,7 @@ def test_log_lines_have_event_generation_and_message() -> None:
 
 def test_replayed_replies_are_written_and_ids_remembered() -> None:
     reply = h.new_outbox([*h.LIVE, h.received_choice(0, h.B, id="7")])[1][0]
-    replayed = HistoryReplayed("t", {0: 1}, Request("users_b"), 1, (reply,), ("7",))
+    replayed = HistoryReplayed("t", {0: 1}, Request({"users": "users_b"}), 1, (reply,), ("7",))
     state = h.after([*h.FIRST[:1], replayed])
     assert state.ids == ("7",)
     (written,) = [item for item in state.outbox if isinstance(item, Reply)]
@@ -1016,7 +1017,9 @@ def test_replayed_replies_are_written_and_ids_remembered() -> None:
 
 
 def test_an_ignored_history_is_logged_with_the_reason() -> None:
-    assert h.lines([*h.FIRST[:1], HistoryReplayed("t", {0: 1}, Request("accounts"), 1)]) == [
+    assert h.lines(
+        [*h.FIRST[:1], HistoryReplayed("t", {0: 1}, Request({"users": "accounts"}), 1)]
+    ) == [
         "INFO 1 earlier control messages resolve to accounts left accounts",
         "WARN accounts left accounts reads accounts twice: earlier messages are ignored",
         "INFO building: generation 1, users left accounts",

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core import spec
+from livejoin.core import spec, start_position
 from livejoin.core.control_messages import (
-    FIELDS,
     MAX_BYTES,
     InvalidMessage,
+    MessageRules,
     Request,
-    TopicRules,
     excerpt,
     is_topic_name,
+    known_fields,
     parse_message,
 )
 from livejoin.core.names import Names
 
-RULES = TopicRules(Names("livejoin"), "control")
+RULES = MessageRules(Names("livejoin"), "control")
 KNOWN = (
     "no known field: expected one of usersTopic, accountsTopic, joinType, start, id, action,"
     " expectedGeneration"
@@ -30,14 +30,14 @@ NO_NAME = (
     " is not a topic name: 1 to 249 letters, digits, '.', '_' or '-', not starting with '__';"
     " no lists, no patterns"
 )
-NO_START = f"start: expected {spec.START_EXPECTED}, got "
+NO_START = f"start: expected {start_position.START_EXPECTED}, got "
 
 
-def _read(raw: bytes | str, rules: TopicRules = RULES) -> Request:
+def _read(raw: bytes | str, rules: MessageRules = RULES) -> Request:
     return parse_message(raw if isinstance(raw, bytes) else raw.encode(), rules)
 
 
-def _reason(raw: bytes | str, rules: TopicRules = RULES) -> str:
+def _reason(raw: bytes | str, rules: MessageRules = RULES) -> str:
     with pytest.raises(InvalidMessage) as raised:
         _read(raw, rules)
     return str(raised.value)
@@ -47,11 +47,11 @@ VALID: dict[str, tuple[str, Request]] = {
     "one field changes one thing": ('{"joinType":"inner"}', Request(join="inner")),
     "all three": (
         '{"usersTopic":"u","accountsTopic":"a","joinType":"left"}',
-        Request("u", "a", "left"),
+        Request({"users": "u", "accounts": "a"}, "left"),
     ),
     "values are trimmed": (
         '{"usersTopic":" u\\n","joinType":"\\tINNER ","id":" 7 ","action":" Preview "}',
-        Request("u", join="inner", id="7", action="preview"),
+        Request({"users": "u"}, join="inner", id="7", action="preview"),
     ),
     "null and blank keep what was chosen before": (
         '{"usersTopic":null,"accountsTopic":"","joinType":"  ","id":"","action":"","start":""}',
@@ -289,7 +289,7 @@ def test_a_forbidden_topic_is_rejected(topic: str, field: str) -> None:
 
 @pytest.mark.parametrize("topic", ["u", "x" * 249, "_users", "a.b-c_d", "...", "livejoin.users"])
 def test_an_allowed_topic_is_accepted(topic: str) -> None:
-    assert _read(json.dumps({"usersTopic": topic})).users == topic
+    assert _read(json.dumps({"usersTopic": topic})).topics["users"] == topic
 
 
 @pytest.mark.parametrize("topic", ["", "a ", "users\n"])
@@ -299,7 +299,7 @@ def test_topic_names_are_not_trimmed(topic: str) -> None:
 
 def test_an_allow_list_rejects_all_other_topics() -> None:
     rules = replace(RULES, allowed=("users", "users_b"))
-    assert _read('{"usersTopic":"users_b"}', rules).users == "users_b"
+    assert _read('{"usersTopic":"users_b"}', rules).topics["users"] == "users_b"
     assert _reason('{"usersTopic":"users_c"}', rules) == (
         "usersTopic: users_c is not among the topics that the settings allow"
     )
@@ -317,16 +317,14 @@ def test_an_allow_list_does_not_permit_forbidden_topics() -> None:
 
 
 def test_omitted_fields_keep_their_value() -> None:
-    choice = spec.Choice("u", "a", "inner")
+    choice = spec.DEFAULT.choice("u", "a", join="inner")
     assert Request().applied_to(choice) == choice
-    assert Request("u2").applied_to(choice) == spec.Choice("u2", "a", "inner")
-    assert Request(accounts="a2", join="left").applied_to(choice) == spec.Choice("u", "a2", "left")
-
-
-def test_topics_of_a_request() -> None:
-    assert Request(join="left").topics == ()
-    assert Request("u", "a").topics == ("u", "a")
-    assert Request(accounts="a").topics == ("a",)
+    assert Request({"users": "u2"}).applied_to(choice) == spec.DEFAULT.choice(
+        "u2", "a", join="inner"
+    )
+    assert Request({"accounts": "a2"}, "left").applied_to(choice) == spec.DEFAULT.choice(
+        "u", "a2", join="left"
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,22 +349,22 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(FIELDS) | st.text(), JSON, max_size=5))
+@given(st.dictionaries(st.sampled_from(known_fields(spec.DEFAULT)) | st.text(), JSON, max_size=5))
 def test_any_json_object_is_parsed_or_rejected_with_a_reason(fields: dict[str, Any]) -> None:
     reason, request = "", Request()
     try:
         request = _read(json.dumps(fields))
     except InvalidMessage as invalid:
         reason = str(invalid)
-    assert bool(reason.encode()) or set(fields) & set(FIELDS)
-    assert all(is_topic_name(topic) for topic in request.topics)
+    assert bool(reason.encode()) or set(fields) & set(known_fields(spec.DEFAULT))
+    assert all(is_topic_name(topic) for topic in request.topics.values())
     assert set(request.start) <= {"users", "accounts"}
 
 
 @given(st.binary(max_size=60))
 def test_bytes_without_a_known_field_are_rejected_with_a_reason(raw: bytes) -> None:
     try:
-        known = set(json.loads(raw)) & set(FIELDS)
+        known = set(json.loads(raw)) & set(known_fields(spec.DEFAULT))
     except (ValueError, TypeError):
         known = set()
     if not known:  # hypothesis may find a short valid message

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.histories import RULES
+from livejoin.core import spec
 from livejoin.core.control_messages import Request
 from livejoin.core.control_records import (
     HISTORY_KEPT,
@@ -38,8 +39,10 @@ def _replayed(*messages: ControlRecord) -> HistoryReplayed:
 def test_a_record_has_its_origin_and_request() -> None:
     raw = b'{"usersTopic":"u","joinType":"natural","id":"7"}'
     record = parse_record(0, 3, 5.5, "ann", raw, RULES)
-    assert record.origin == Origin(3, 5.5, "ann", raw.decode(), "7", users="u", join="left")
-    assert record.request == Request("u", join="left", id="7")
+    assert record.origin == Origin(
+        3, 5.5, "ann", raw.decode(), "7", topics={"users": "u"}, join="left"
+    )
+    assert record.request == Request({"users": "u"}, join="left", id="7")
     assert record.error == ""
 
 
@@ -134,7 +137,7 @@ def test_the_history_is_merged_field_by_field() -> None:
         _message(1, accountsTopic="a1"),
         _message(2, usersTopic="u2", accountsTopic=" "),
     )
-    assert replayed.request == Request("u2", "a1", "inner")
+    assert replayed.request == Request({"users": "u2", "accounts": "a1"}, "inner")
     assert (replayed.position, replayed.message_count) == ({0: 3}, 3)
 
 
@@ -144,12 +147,12 @@ def test_actions_expectations_and_starts_in_the_history_are_ignored() -> None:
         _message(1, usersTopic="u2", action="preview"),
         _message(2, action="rollback"),
     )
-    assert replayed.request == Request("u1")
+    assert replayed.request == Request({"users": "u1"})
 
 
 def test_invalid_messages_in_the_history_are_ignored_and_keep_their_reason() -> None:
     replayed = _replayed(_message(0, usersTopic="u1"), _message(1, usersTopic="a,b"), _message(2))
-    assert replayed.request == Request("u1")
+    assert replayed.request == Request({"users": "u1"})
     assert [(r.origin.offset, r.outcome, r.at) for r in replayed.replies] == [
         (0, "history", 5.0),
         (1, "rejected", 6.0),
@@ -167,7 +170,7 @@ def test_a_long_history_keeps_the_newest_rows_and_merges_all_messages() -> None:
     replayed = _replayed(*messages)
     assert HISTORY_KEPT == 10_000
     assert [reply.origin.offset for reply in replayed.replies] == list(range(1, 10_001))
-    assert replayed.request == Request("u1", join="inner")
+    assert replayed.request == Request({"users": "u1"}, join="inner")
     assert replayed.message_count == 10_001
 
 
@@ -179,7 +182,7 @@ def test_the_newest_ids_of_the_history_are_kept() -> None:
 def test_a_control_raw_row_has_the_message_and_its_outcome() -> None:
     raw = b'{"usersTopic":"u","accountsTopic":"a","joinType":"join","id":"7"}'
     origin = parse_record(0, 3, 5.5, "ann", raw, RULES).origin
-    assert Reply(origin, "rejected", 6.25, "no such topic").control_raw_row() == {
+    assert Reply(origin, "rejected", 6.25, "no such topic").control_raw_row(spec.DEFAULT) == {
         "usersTopic": "u",
         "accountsTopic": "a",
         "joinType": "inner",
@@ -212,7 +215,7 @@ def test_a_reply_record_has_the_id_and_the_outcome() -> None:
 def test_warnings_are_in_the_row_and_in_the_record() -> None:
     origin = _message(0, joinType="inner", colour=1).origin
     for fields in (
-        Reply(origin, "accepted", 6.25).control_raw_row(),
+        Reply(origin, "accepted", 6.25).control_raw_row(spec.DEFAULT),
         Reply(origin, "accepted", 6.25).reply_record(),
     ):
         assert fields["warnings"] == ['unknown field "colour"']

@@ -67,7 +67,7 @@ def test_of_format_2_nothing_is_rebuilt() -> None:
     assert [generation.changelog_id for generation in state.generations] == ["id-2", "id-1", "id-3"]
     started = h.after([h.started(at=200.0, choice=h.A)], state)
     assert next(one.msg for one in started.outbox if isinstance(one, LogLine)) == (
-        "migrating the ledger from format 2 to 3"
+        "migrating the ledger from format 2 to 4"
     )
     assert h.numbers(started) == (2, 1, 3)
     (runs,) = [step for step in plan(started) if isinstance(step, RunQueries)]
@@ -75,11 +75,20 @@ def test_of_format_2_nothing_is_rebuilt() -> None:
     again = to_json(state)
     for role in ("live", "standby", "building"):
         now, before = again[role], written[role]
-        assert {name: now[name] for name in before if name not in ("origin", "sources")} == {
-            name: before[name] for name in before if name not in ("origin", "sources")
+        changed = ("origin", "sources", "choice")
+        assert {name: now[name] for name in before if name not in changed} == {
+            name: before[name] for name in before if name not in changed
         }
-    same = ("lastNumber", "topicId", "ids", "wanted", "movedAt", "lines", "tally")
+        assert now["choice"] == _by_source(before["choice"])
+    same = ("lastNumber", "topicId", "ids", "movedAt", "lines", "tally")
     assert {name: again[name] for name in same} == {name: written[name] for name in same}
+    assert again["wanted"] == _by_source(written["wanted"])
+
+
+def _by_source(choice: dict[str, str]) -> dict[str, Any]:
+    """A choice of formats up to 3 as format 4 has it."""
+    topics = {name: choice[name] for name in ("users", "accounts")}
+    return {"topics": topics, "join": choice["join"]}
 
 
 def test_after_a_migration_each_message_still_counts_once() -> None:

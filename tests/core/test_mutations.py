@@ -7,7 +7,7 @@ from core import histories as h
 from core.mutations import answered, reply_to
 from livejoin.core.decide import decide
 from livejoin.core.facts import TopicInfo
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 
 COUNT = 25_000  # a quarter of what `make faults` tries
 INVALID_NAMES = (
@@ -44,5 +44,5 @@ def test_an_invalid_topic_name_is_never_read() -> None:
 def test_a_valid_message_is_accepted() -> None:
     # otherwise the tests above would pass if every message were rejected
     state = h.after(h.LIVE)
-    fact = h.received_choice(0, Choice(h.A.accounts, h.A.users))
+    fact = h.received_choice(0, DEFAULT.choice(h.A.topics["accounts"], h.A.topics["users"]))
     assert reply_to(state, fact, decide(state, fact)).outcome == "accepted"

@@ -15,7 +15,7 @@ from livejoin.core.facts import (
 )
 from livejoin.core.ledger_format import from_json, to_json
 from livejoin.core.plan import CreateTopics, KeepOnly, ResolveSources, RunQueries, plan
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import State
 
 # generations to resolve, to run, to keep
@@ -95,7 +95,7 @@ def test_queries_are_stopped_before_generations_are_removed(rule: str) -> None:
 @pytest.mark.parametrize("rule", STEPS)
 def test_the_same_generations_are_kept_after_a_crash(rule: str) -> None:
     before = h.after(STEPS[rule][0])
-    restarted = h.after([h.started(200.0, Choice("x", "y"))], from_json(to_json(before)))
+    restarted = h.after([h.started(200.0, DEFAULT.choice("x", "y"))], from_json(to_json(before)))
     assert _steps(restarted)[2] == _steps(before)[2]
 
 
@@ -111,7 +111,7 @@ def test_topics_are_created_once_the_sources_are_resolved() -> None:
 
 def test_unrecorded_topics_are_recreated_after_a_crash() -> None:
     crashed = from_json(to_json(h.after([*h.SWAPPING, SourcesResolved(2, h.reading(h.B))])))
-    restarted = h.after([h.started(200.0, Choice("x", "y"))], crashed)
+    restarted = h.after([h.started(200.0, DEFAULT.choice("x", "y"))], crashed)
     assert _topics_to_create(restarted) == [2]
 
 

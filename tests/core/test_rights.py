@@ -8,7 +8,7 @@ from livejoin.core import rights
 from livejoin.core.names import Names
 from livejoin.core.rights import Grant, Role
 
-NAMES, INPUTS = Names("crm"), rights.Inputs("users", "accounts", "control")
+NAMES, INPUTS = Names("crm"), rights.Inputs(("users", "accounts"), "control")
 ROLES: tuple[Role, ...] = ("own", "data", "control")
 GROUPS = Grant("group", "crm.", ("Read",), is_prefix=True)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from livejoin.core import spec
+from livejoin.core import start_position
 
 NOW = 1_700_000_000.0
 
@@ -19,7 +19,7 @@ NOW = 1_700_000_000.0
     ],
 )
 def test_a_start_is_normalized(given: str, kept: str) -> None:
-    assert spec.normalize_start(given) == kept
+    assert start_position.normalize_start(given) == kept
 
 
 @pytest.mark.parametrize(
@@ -42,18 +42,18 @@ def test_a_start_is_normalized(given: str, kept: str) -> None:
     ],
 )
 def test_an_invalid_start_is_an_error(given: str) -> None:
-    with pytest.raises(ValueError, match=f"^expected {spec.START_EXPECTED}$"):
-        spec.normalize_start(given)
+    with pytest.raises(ValueError, match=f"^expected {start_position.START_EXPECTED}$"):
+        start_position.normalize_start(given)
 
 
 def test_a_start_that_is_not_valid_unicode_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected earliest"):
-        spec.normalize_start("2026-01-31\ud80012:00:00")
+        start_position.normalize_start("2026-01-31\ud80012:00:00")
 
 
 @pytest.mark.parametrize("word", ["earliest", "latest"])
 def test_earliest_and_latest_are_not_times(word: str) -> None:
-    assert spec.start_time(word, NOW) is None
+    assert start_position.start_time(word, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_earliest_and_latest_are_not_times(word: str) -> None:
     ],
 )
 def test_an_age_is_subtracted_from_now(age: str, seconds: float) -> None:
-    assert spec.start_time(age, NOW) == NOW - seconds
+    assert start_position.start_time(age, NOW) == NOW - seconds
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_an_age_is_subtracted_from_now(age: str, seconds: float) -> None:
     ],
 )
 def test_a_timestamp_is_parsed(text: str, at: float) -> None:
-    assert spec.start_time(text, 5.0) == at
+    assert start_position.start_time(text, 5.0) == at
 
 
 @pytest.mark.parametrize("text", ["999999999w", "1969-12-31", "0001-01-01T00:00:00+23:59"])
 def test_times_before_1970_become_0(text: str) -> None:
-    assert spec.start_time(text, NOW) == 0.0
+    assert start_position.start_time(text, NOW) == 0.0

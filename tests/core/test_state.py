@@ -13,7 +13,7 @@ from core import histories as h
 from core.changelog_strategies import TEXT
 from livejoin.core.generation import Generation, GenerationHealth, Origin, Reading
 from livejoin.core.ledger_format import format_error, from_json, to_json
-from livejoin.core.spec import Choice, Join
+from livejoin.core.spec import DEFAULT, Choice, Join
 from livejoin.core.state import Limits, LogLine, Reply, State
 
 COUNTS = st.integers(0, 2**62)
@@ -21,7 +21,7 @@ TIMES = st.floats(0, 4e9)
 NAMED = st.none() | TEXT
 OFFSETS = st.dictionaries(st.integers(0, 300), COUNTS, max_size=4)
 JOINS: st.SearchStrategy[Join] = st.sampled_from(["left", "inner", "left_outer"])
-CHOICES = st.builds(Choice, TEXT, TEXT, JOINS)
+CHOICES = st.builds(Choice, st.dictionaries(st.sampled_from(["users", "accounts"]), TEXT), JOINS)
 SOURCE = st.sampled_from(["users", "accounts"])
 ORIGINS = st.builds(
     Origin,
@@ -30,8 +30,7 @@ ORIGINS = st.builds(
     by=TEXT,
     raw=TEXT,
     id=NAMED,
-    users=NAMED,
-    accounts=NAMED,
+    topics=st.dictionaries(SOURCE, TEXT),
     join=NAMED,
     partition=st.integers(0, 300),
     read_order=st.none() | COUNTS,
@@ -142,7 +141,7 @@ def test_a_health_change_affects_one_generation() -> None:
 
 
 def test_health_is_good_by_default() -> None:
-    assert State().health_of(Generation(1, Choice("u", "a"), 0.0)) == GenerationHealth()
+    assert State().health_of(Generation(1, DEFAULT.choice("u", "a"), 0.0)) == GenerationHealth()
 
 
 def test_history_length_and_offsets_after_the_pins() -> None:
@@ -150,17 +149,21 @@ def test_history_length_and_offsets_after_the_pins() -> None:
     assert reading.history_length == 10 + 1
     assert reading.after_pins == {0: 20, 1: 1, 2: 7}
     both = {"users": reading, "accounts": replace(reading, pins={2: 7})}
-    assert Generation(1, Choice("u", "a"), 0.0, sources=both).history_length == 11 + 1
+    assert Generation(1, DEFAULT.choice("u", "a"), 0.0, sources=both).history_length == 11 + 1
 
 
 def test_a_newer_ledger_format_is_refused_with_its_number() -> None:
     data = to_json(h.after(h.LIVE))
     assert format_error(data) == ""
     known = "this livejoin knows up to"
-    assert format_error({"format": 4, "live": "?"}) == f"the ledger has format 4, {known} 3"
-    assert format_error({"format": "x"}) == f"the ledger has format x, {known} 3"
+    assert format_error({"format": 5, "live": "?"}) == f"the ledger has format 5, {known} 4"
+    assert format_error({"format": "x"}) == f"the ledger has format x, {known} 4"
     data["live"]["changelog_format"] = 2
     assert format_error(data) == f"the changelog of generation 1 has format 2, {known} 1"
+
+
+def _before_format_4(choice: dict[str, Any]) -> dict[str, Any]:
+    return {**choice["topics"], "join": choice["join"]}
 
 
 def test_a_ledger_of_format_1_is_migrated() -> None:
@@ -169,8 +172,11 @@ def test_a_ledger_of_format_1_is_migrated() -> None:
     del data["format"]
     data["position"] = 1
     for role in ("live", "building"):
-        for name in ("changelog_id", "feed_id", "changelog_format"):
+        for name in ("changelog_id", "feed_id", "changelog_format", "spec"):
             del data[role][name]
+        data[role]["choice"] = _before_format_4(data[role]["choice"])
+        data[role]["origin"] = None
+    data["wanted"] = _before_format_4(data["wanted"])
     assert format_error(data) == ""
     state = from_json(data)
     assert state.position == {0: 1}
@@ -179,11 +185,11 @@ def test_a_ledger_of_format_1_is_migrated() -> None:
     assert state.building is not None
     assert not state.building.resolved
     assert h.lines([h.STARTED], state)[0] == (
-        "INFO migrating the ledger from format 1 to 3; the live generation is rebuilt"
+        "INFO migrating the ledger from format 1 to 4; the live generation is rebuilt"
     )
     assert state.runnable() == (state.live,), "it is started, and the pipeline then refuses it"
     first = from_json({**data, "live": None, "building": None})
-    assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 3"
+    assert h.lines([h.STARTED], first)[0] == "INFO migrating the ledger from format 1 to 4"
 
 
 @given(DURABLE)

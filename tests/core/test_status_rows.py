@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from core import histories as h
+from livejoin.core import spec
 from livejoin.core.facts import (
     BuildProgressed,
     ControlTopicLost,
@@ -15,7 +16,6 @@ from livejoin.core.facts import (
     Unrecoverable,
 )
 from livejoin.core.ledger_format import from_json, to_json
-from livejoin.core.spec import TABLES
 from livejoin.core.state import State, row_id
 from livejoin.core.status_rows import (
     ended_row,
@@ -167,7 +167,7 @@ def test_status(rule: str) -> None:
 
 
 def test_the_status_row_has_the_columns_of_its_table() -> None:
-    columns = [column.name for column in TABLES["orchestrator_status"].columns]
+    columns = [column.name for column in spec.DEFAULT.tables["orchestrator_status"].columns]
     assert [*status_row(State()), "_id"] == columns
 
 
@@ -294,6 +294,6 @@ def test_row_ids_sort_numerically_as_text() -> None:
 
 
 def test_generation_rows_use_the_columns_of_their_table() -> None:
-    columns = [column.name for column in TABLES["generations"].columns]
+    columns = [column.name for column in spec.DEFAULT.tables["generations"].columns]
     row = generation_rows(h.after(h.LIVE))[1]
     assert [name for name in columns if name in row] == list(row)

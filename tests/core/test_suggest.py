@@ -1,6 +1,7 @@
 import pytest
 
-from livejoin.core.control_messages import FIELDS
+from livejoin.core import spec
+from livejoin.core.control_messages import known_fields
 from livejoin.core.names import nearest
 
 
@@ -17,12 +18,12 @@ from livejoin.core.names import nearest
     ],
 )
 def test_the_nearest_name_is_suggested(word: str, expected: str) -> None:
-    assert nearest(word, FIELDS) == expected
+    assert nearest(word, known_fields(spec.DEFAULT)) == expected
 
 
 @pytest.mark.parametrize("word", ["", "bootstrap", "\ud800", "x" * 10_000, "сервер"])
 def test_an_unrelated_word_has_no_suggestion(word: str) -> None:
-    assert nearest(word, FIELDS) == ""
+    assert nearest(word, known_fields(spec.DEFAULT)) == ""
 
 
 def test_without_candidates_there_is_no_suggestion() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.core import spec, tokens
+from livejoin.core import start_position, tokens
 from livejoin.core.tokens import Token
 
 TEXT = "lj_00c0ffee_secret"
@@ -95,7 +95,7 @@ def test_a_malformed_record_is_none(raw: bytes) -> None:
     [("30d", 2_592_000), (" 12 H ", 43_200), ("0s", 0), ("x", None), ("", None)],
 )
 def test_an_age_in_seconds(text: str, seconds: float | None) -> None:
-    assert spec.age_seconds(text) == seconds
+    assert start_position.age_seconds(text) == seconds
 
 
 def test_a_token_of_a_newer_format_is_found_by_its_id_and_invalid() -> None:

@@ -8,17 +8,18 @@ from typing import get_args
 import pytest
 
 from core.histories import FIRST_READS, RULES, TOPICS, after
-from livejoin.core.control_messages import FIELDS, Action, Request
+from livejoin.core import spec
+from livejoin.core.control_messages import Action, Request, known_fields
 from livejoin.core.control_records import parse_record
 from livejoin.core.facts import CaughtUp, Fact, MessageReceived, SourcesResolved, TopicInfo
 from livejoin.core.generation import Origin, Reading
-from livejoin.core.spec import Choice, Join
+from livejoin.core.spec import DEFAULT, Join
 from livejoin.core.state import Outcome, Reply
 
 PAGE = (Path(__file__).parents[2] / "docs" / "control-messages.md").read_text()
 EXAMPLES = re.findall(r"```json\n(.*?)```\n\n→ ([a-z-]+)(?:: ([^\n]*))?\n", PAGE, re.DOTALL)
 
-B = Choice("users_b", "accounts_b")
+B = DEFAULT.choice("users_b", "accounts_b")
 READINGS = {
     "users": Reading("users_b", "id", {0: 0}, {}),
     "accounts": Reading("accounts_b", "id", {0: 0}, {}),
@@ -26,7 +27,7 @@ READINGS = {
 HISTORY: list[Fact] = [
     *FIRST_READS,
     CaughtUp(1, 5),
-    MessageReceived(Origin(0, 0.0, "kafka", ""), Request(B.users, B.accounts), "", TOPICS),
+    MessageReceived(Origin(0, 0.0, "kafka", ""), Request(B.topics), "", TOPICS),
     SourcesResolved(2, READINGS),
     CaughtUp(2, 5),
 ]
@@ -34,7 +35,7 @@ HISTORY: list[Fact] = [
 
 def _message_received(raw: str) -> MessageReceived:
     record = parse_record(0, 1, 5.0, "kafka", raw.encode(), RULES)
-    names = record.request.topics if record.request else ()
+    names = record.request.topics.values() if record.request else ()
     topics: dict[str, TopicInfo | str] = {
         name: TOPICS.get(name, f'topic "{name}" does not exist') for name in names
     }
@@ -50,7 +51,7 @@ def test_the_examples_start_from_the_documented_state() -> None:
     assert state.live is not None
     assert state.standby is not None
     assert (state.live.number, state.live.choice) == (2, B)
-    assert (state.standby.number, state.standby.choice) == (1, Choice("users", "accounts"))
+    assert (state.standby.number, state.standby.choice) == (1, DEFAULT.choice("users", "accounts"))
     assert all(f"`{topic}`" in PAGE for topic in TOPICS)
 
 
@@ -96,7 +97,7 @@ def test_every_reason_of_the_core_is_on_the_page() -> None:
 
 
 def test_every_field_join_action_and_outcome_is_described() -> None:
-    assert [name for name in FIELDS if f"| `{name}` |" not in PAGE] == []
+    assert [name for name in known_fields(spec.DEFAULT) if f"| `{name}` |" not in PAGE] == []
     assert [name for name in (*get_args(Join), *get_args(Action)) if f"`{name}`" not in PAGE] == []
     assert [name for name in get_args(Outcome) if f"\n| `{name}` |" not in PAGE] == []
 

@@ -35,11 +35,11 @@ from livejoin.core.facts import (
 from livejoin.core.generation import Generation, GenerationHealth
 from livejoin.core.generation_decisions import MAX_RESTARTS
 from livejoin.core.ledger_format import from_json, to_json
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import EndedGeneration, Reply, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
-OTHER = Choice("users_b", "accounts_c", "left_outer")
+OTHER = DEFAULT.choice("users_b", "accounts_c", join="left_outer")
 UNKNOWN = 99  # a generation that does not exist
 UNRECOVERABLE: list[Fact] = [*h.LIVE, Unrecoverable(1, "another topic")]
 
@@ -146,9 +146,7 @@ ROWS = (
     Row(
         "HistoryReplayed",
         "the control topic contains another choice",
-        lambda _: [
-            HistoryReplayed("new", {0: 1}, Request(OTHER.users, OTHER.accounts, OTHER.join), 1)
-        ],
+        lambda _: [HistoryReplayed("new", {0: 1}, Request(OTHER.topics, OTHER.join), 1)],
     ),
     Row(
         "ControlTopicOpened",

@@ -91,7 +91,7 @@ def test_the_rights_are_those_that_the_plan_prints(heading: str, tmp_path: Path)
 
 
 def test_the_table_has_the_least_rights_of_each_block() -> None:
-    inputs = rights.Inputs("users", "accounts", "control")
+    inputs = rights.Inputs(("users", "accounts"), "control")
     expected = {
         (section, f"{one.resource} {one.name}", one.is_prefix, frozenset(one.operations))
         for section, role in ROLES.items()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from livejoin.core import control_messages
+from livejoin.core import control_messages, spec
 from livejoin.tables.http.routes import ROUTES
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ def _members(interface: str) -> list[str]:
 
 def test_the_types_name_every_field_of_a_control_message() -> None:
     assert sorted(_members("ControlMessage")) == sorted(
-        control_messages.MESSAGE_SCHEMA["properties"]
+        control_messages.message_schema(spec.DEFAULT)["properties"]
     )
 
 

@@ -46,7 +46,12 @@ def documented(*roles: Role) -> list[Right]:
             patterns[grant.is_prefix],
             AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()],
         )
-        for grant in run_grants(Names(NAME), Inputs(**TOPICS), roles, creates=True)
+        for grant in run_grants(
+            Names(NAME),
+            Inputs((TOPICS["users"], TOPICS["accounts"]), TOPICS["control"]),
+            roles,
+            creates=True,
+        )
         for operation in grant.operations
     ]
 

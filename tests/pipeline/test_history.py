@@ -28,7 +28,7 @@ from rig.produce import Producers
 from rig.running import until
 
 NAMES = Names("history")
-SOURCES = {source.name: f"history.in.{source.name}" for source in spec.SOURCES}
+SOURCES = {source.name: f"history.in.{source.name}" for source in spec.DEFAULT.sources}
 START_S = 120
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,7 +79,7 @@ class HistoryRun:
         return new
 
     def made(self, number: int) -> Generation:
-        choice = spec.Choice(SOURCES["users"], SOURCES["accounts"], "left")
+        choice = spec.DEFAULT.choice(SOURCES["users"], SOURCES["accounts"], join="left")
         return self.pipelines[5].prepare(Generation(number, choice, time.time()))
 
     def start(self, generation: Generation, seconds: int) -> int:

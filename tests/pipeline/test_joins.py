@@ -52,7 +52,7 @@ pytestmark = pytest.mark.timeout(600)  # twelve query starts take long on a busy
 START_S = 120  # the first query of a JVM takes ten seconds on a quiet machine, later ones two
 NAMES = Names("joins")
 PREFIX = changelog.BUNDLE_PREFIX.encode()
-SOURCES = {source.name: f"joins.{source.name}" for source in spec.SOURCES}
+SOURCES = {source.name: f"joins.{source.name}" for source in spec.DEFAULT.sources}
 
 # One partition of users begins with these, so that a replay reads its users last.
 LATE = 1000
@@ -106,7 +106,9 @@ class JoinRun:
         }
         requested = [
             Generation(
-                number, spec.Choice(SOURCES["users"], SOURCES["accounts"], join), time.time()
+                number,
+                spec.DEFAULT.choice(SOURCES["users"], SOURCES["accounts"], join=join),
+                time.time(),
             )
             for number, join in JOINS.items()
         ]

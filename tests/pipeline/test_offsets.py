@@ -24,14 +24,14 @@ class SourceTopics:
     def __init__(self, kafka: Kafka) -> None:
         self.kafka = kafka
         prefix = uuid.uuid4().hex
-        self.choice = spec.Choice(f"{prefix}.users", f"{prefix}.accounts")
-        for topic in (self.choice.users, self.choice.accounts):
+        self.choice = spec.DEFAULT.choice(f"{prefix}.users", f"{prefix}.accounts")
+        for topic in self.choice.topics.values():
             kafka.create_topic(topic, partitions=2)
 
     def write(self, count: int, partition: int, producer: Producer | None = None) -> None:
         by = producer or self.kafka.producer()
         for _ in range(count):
-            by.produce(self.choice.users, b"{}", partition=partition)
+            by.produce(self.choice.topics["users"], b"{}", partition=partition)
         assert by.flush(10) == 0
 
     def in_transaction(self, count: int, partition: int, *, commit: bool) -> None:
@@ -101,7 +101,7 @@ def test_a_start_time_selects_the_first_record_from_then_on(topics: SourceTopics
     producer = topics.kafka.producer()
     for age_s in (300, 200, 100):
         at = int((time.time() - age_s) * 1000)
-        producer.produce(topics.choice.users, "{}", partition=0, timestamp=at)
+        producer.produce(topics.choice.topics["users"], "{}", partition=0, timestamp=at)
     assert producer.flush(10) == 0
     found = topics.users("250s")
     assert (found.start, found.pins) == ({0: 1, 1: 0}, {0: 2})
@@ -114,6 +114,6 @@ def test_a_start_time_in_the_future_starts_at_the_end(topics: SourceTopics) -> N
 
 
 def test_a_missing_topic_is_named(kafka: Kafka, topics: SourceTopics) -> None:
-    choice = spec.Choice(topics.choice.users, "nowhere")
+    choice = spec.DEFAULT.choice(topics.choice.topics["users"], "nowhere")
     with pytest.raises(TopicMissing, match="nowhere"):
         offsets.resolve(kafka, NAMES, choice, EARLIEST)

@@ -13,7 +13,7 @@ from livejoin.pipeline.spark_driver import SparkDriver
 from rig import oracle
 
 SEED = 7
-SOURCES = {source.name: source for source in spec.SOURCES}
+SOURCES = {source.name: source for source in spec.DEFAULT.sources}
 NUMBERS = (
     *("0", "-0", "30", "30.0", "30.5", "3e1", "3E+1", "300e-1", "3.05e1", "1e18", "1e19", "1e-400"),
     *("9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809"),

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 PARTITIONS = 2
 START_S = 60  # the first query of a JVM takes ten seconds, later ones two
 
-SOURCES = [source.name for source in spec.SOURCES]
+SOURCES = [source.name for source in spec.DEFAULT.sources]
 
 
 class Case:
@@ -43,9 +44,11 @@ class Case:
         self.case = case
         prefix = "vector-" + re.sub(r"[^a-z0-9]+", "-", case["name"].lower())
         self.names = Names(prefix[:100])
-        self.choice = spec.Choice(f"{prefix}.users", f"{prefix}.accounts", case["join"])
+        self.choice = spec.DEFAULT.choice(
+            f"{prefix}.users", f"{prefix}.accounts", join=case["join"]
+        )
         self.kafka = kafka
-        for topic in (self.choice.users, self.choice.accounts):
+        for topic in self.choice.topics.values():
             kafka.create_topic(
                 topic, {"retention.ms": "-1"}, partitions=PARTITIONS
             )  # records of 2023
@@ -87,7 +90,7 @@ class Case:
         for source, partition, offset in self.case["order"]:
             record = inputs[source, partition, offset]
             self.producer.produce(
-                self.choice.topic(source),
+                self.choice.topics[source],
                 record["value"],
                 None,
                 partition,
@@ -120,7 +123,7 @@ def cases(
 @pytest.mark.parametrize("name", [case["name"] for case in CASES])
 def test_the_changelog_matches_the_vector(name: str, cases: dict[str, Case]) -> None:
     case = cases[name]
-    topics = {"users": case.choice.users, "accounts": case.choice.accounts}
+    topics = case.choice.topics
     expected = [
         (record["key"], _with_topics(record["value"], topics)) for record in case.case["records"]
     ]
@@ -128,7 +131,7 @@ def test_the_changelog_matches_the_vector(name: str, cases: dict[str, Case]) -> 
     assert written == expected
 
 
-def _with_topics(value: dict[str, Any], topics: dict[str, str]) -> dict[str, Any]:
+def _with_topics(value: dict[str, Any], topics: Mapping[str, str]) -> dict[str, Any]:
     row = value.get("row", {})
     return {**value, "row": {**row, "topic": topics[row["topic"]]}} if "topic" in row else value
 
@@ -140,7 +143,7 @@ def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str,
         Record("", offset, record["key"].encode(), _text(record))
         for offset, record in enumerate(case["records"])
     ]
-    generation = Generation(1, spec.Choice("", "", case["join"]), 0.0)
+    generation = Generation(1, spec.DEFAULT.choice("", "", join=case["join"]), 0.0)
     held, spelt_out = (
         GenerationTables(generation, rejects_kept=100),
         ReferenceFollower(),
@@ -158,7 +161,7 @@ def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str,
         found = {row["_id"]: row for row in held.stores[table].snapshot().to_pylist()}
         assert found.keys() == expected.keys(), table
         if table != spec.REJECTS:
-            visible = {c.name for c in spec.TABLES[table].columns} - {"_id", "_ts"}
+            visible = {c.name for c in spec.DEFAULT.tables[table].columns} - {"_id", "_ts"}
             filled = {
                 i: {c: row[c] for c in visible if row[c] is not None} for i, row in found.items()
             }
@@ -203,5 +206,5 @@ def test_the_vectors_cover_every_kind_of_record() -> None:
 @pytest.mark.parametrize("name", [case["name"] for case in CASES])
 def test_the_query_runs_in_real_time_mode(name: str, cases: dict[str, Case]) -> None:
     plan = cases[name].plan
-    assert plan.count("RealTimeStreamScan") == len(spec.SOURCES)
+    assert plan.count("RealTimeStreamScan") == len(spec.DEFAULT.sources)
     assert "Python" not in plan, "no Python runs per row"

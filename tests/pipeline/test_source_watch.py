@@ -56,7 +56,7 @@ class SourcePair:
 
     @property
     def generation(self) -> Generation:
-        choice = spec.Choice(self.users, self.accounts)
+        choice = spec.DEFAULT.choice(self.users, self.accounts)
         found = positions.resolve(self.kafka, self.names, choice, EARLIEST)
         return Generation(1, choice, 0.0, sources=found, ready_at=0)
 

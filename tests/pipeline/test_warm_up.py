@@ -20,7 +20,7 @@ from livejoin.pipeline.warm_up import BatchWarmUp
 from rig.running import until
 
 NAMES = Names("rehearsed")
-CHOICE = spec.Choice("rehearsed.in.users", "rehearsed.in.accounts")
+CHOICE = spec.DEFAULT.choice("rehearsed.in.users", "rehearsed.in.accounts")
 
 
 @pytest.fixture
@@ -32,10 +32,10 @@ def queries(kafka: Kafka, session: SparkDriver, tmp_path: Path) -> Queries:
 
 @pytest.fixture
 def live(kafka: Kafka, queries: Queries) -> Iterator[Generation]:
-    for topic in (CHOICE.users, CHOICE.accounts):
+    for topic in CHOICE.topics.values():
         kafka.create_topic(topic)
     pipeline = Pipeline(
-        Clusters.single(kafka), NAMES, queries, {s.name: "earliest" for s in spec.SOURCES}
+        Clusters.single(kafka), NAMES, queries, {s.name: "earliest" for s in spec.DEFAULT.sources}
     )
     generation = pipeline.prepare(Generation(1, CHOICE, time.time()))
     pipeline.start(generation)

@@ -152,7 +152,7 @@ def build_tables(
     """Apply a changelog in chunks of random size."""
     dice = random.Random(SEED)
     generation_tables = GenerationTables(
-        Generation(1, spec.Choice("", "", "left_outer"), 0.0), rejects_kept=10**6
+        Generation(1, spec.DEFAULT.choice("", "", join="left_outer"), 0.0), rejects_kept=10**6
     )
     at = 0
     while at < len(written):

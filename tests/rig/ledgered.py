@@ -56,8 +56,8 @@ class FakeLeader:
 
     def generation_entry(self, number: int) -> Generation:
         """Return a generation as the ledger has it, ready at what was written so far."""
-        reading = {s.name: Reading(s.name, "", {0: 0}, {0: -1}) for s in spec.SOURCES}
-        choice = spec.Choice("users", "accounts")
+        reading = {s.name: Reading(s.name, "", {0: 0}, {0: -1}) for s in spec.DEFAULT.sources}
+        choice = spec.DEFAULT.choice("users", "accounts")
         return Generation(number, choice, 0.0, sources=reading, ready_at=self.ends.get(number, 0))
 
     def write(self, number: int, change: changelog.ChangelogRecord) -> None:

@@ -16,7 +16,9 @@ BATCH = 2000  # `control_raw` keeps 10,000
 _OWN = re.compile(r"(\S+) is (?:the control topic|one of livejoin's own)")
 
 
-def invalid_messages(seed: int, rules: control_messages.TopicRules) -> Iterator[tuple[bytes, str]]:
+def invalid_messages(
+    seed: int, rules: control_messages.MessageRules
+) -> Iterator[tuple[bytes, str]]:
     """Yield invalid messages, each with the core's reason; empty if only its topics are missing."""
     dice, ids = random.Random(seed), set[str]()
     own = f"{rules.names.prefix}.".encode()
@@ -44,7 +46,7 @@ def expect_rejected(world: World, count: int, seed: int) -> Counter[str]:
     topics_named = Counter[str]()
     before = max(row["generation"] for row in world.generations())
     messages = invalid_messages(
-        seed, control_messages.TopicRules(Names(world.name), f"{world.name}.control")
+        seed, control_messages.MessageRules(Names(world.name), f"{world.name}.control")
     )
     for start in range(0, count, BATCH):
         sent = [next(messages) for _ in range(min(BATCH, count - start))]

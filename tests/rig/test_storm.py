@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names
 from rig.mutated import invalid_messages
 from rig.records import expect_one_order
@@ -41,7 +41,7 @@ def test_lines_of_two_writers_are_detected() -> None:
 
 def test_mutated_messages_name_topics_of_the_running_livejoin() -> None:
     names = Names("b6")
-    messages = itertools.islice(invalid_messages(1, TopicRules(names, "b6.control")), 5000)
+    messages = itertools.islice(invalid_messages(1, MessageRules(names, "b6.control")), 5000)
     raws, reasons = zip(*messages, strict=True)
     assert not any(b"livejoin." in raw for raw in raws)
     for topic in (names.ledger, names.logs, names.replies, names.changelog(1), "b6.control"):

@@ -26,7 +26,7 @@ from rig.oracle import Sent
 from rig.running import Running, running, until
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-NEWER = "the ledger has format 4, this livejoin knows up to 3"
+NEWER = "the ledger has format 5, this livejoin knows up to 4"
 
 
 def _sent(recorded: dict[str, Any], pair: str) -> dict[str, list[Sent]]:
@@ -68,7 +68,7 @@ def test_data_of_the_first_format_is_taken_over(kafka: Kafka, tmp_path: Path) ->
         _expect_equal_oracle(live, _sent(recorded, "a"))
         assert _status(live)["usersTopic"] == recording.TOPICS["a"]["users"]
         log = live.log.read_text()
-        assert "migrating the ledger from format 1 to 3; the live generation is rebuilt" in log
+        assert "migrating the ledger from format 1 to 4; the live generation is rebuilt" in log
         until(lambda: _numbers(kafka, names) == {3}, "leftover topics are removed")
         # outcomes stay as they were, and no message is applied again
         outcomes = {r["offset"]: r["outcome"] for r in live.table("control_raw").values()}

@@ -8,14 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from livejoin.cli import main
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Kafka
 from rig.produce import Producers
 from tables.live_server import RunningServer, run_server
 
 TOPICS = {"users": "peek.users", "accounts": "peek.accounts"}
-RULES = TopicRules(Names("peek"), "peek.control", ("peek.*",))
+RULES = MessageRules(Names("peek"), "peek.control", ("peek.*",))
 NOW = 1_700_000_000_000
 FOREVER = {"retention.ms": "-1"}  # records of 2023 would be deleted by age
 

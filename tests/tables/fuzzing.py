@@ -42,7 +42,9 @@ def _message(dice: random.Random) -> str | bytes:
 def _hashes(server: RunningServer) -> dict[str, str]:
     found: dict[str, str] = {}
     server.run_on_loop(
-        lambda catalog: found.update({name: catalog.store(name).hash for name in spec.TABLES})
+        lambda catalog: found.update(
+            {name: catalog.store(name).hash for name in spec.DEFAULT.tables}
+        )
     )
     return found
 

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from websockets.sync.client import ClientConnection, connect
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names
 from livejoin.core.state import Limits, State
 from livejoin.kafka.cluster import Kafka
@@ -37,7 +37,7 @@ from tables.samples import chunk, plain
 
 LIMIT_S = 20
 SUBPROTOCOL = "livejoin.v1"
-RULES = TopicRules(Names("livejoin"), "control")
+RULES = MessageRules(Names("livejoin"), "control")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def run_server(
     catalog: Catalog | None = None,
     send_buffer: int | None = None,
     kafka: Kafka | None = None,
-    rules: TopicRules = RULES,
+    rules: MessageRules = RULES,
     *,
     port: int = 0,
     access: server.Access | None = None,

@@ -30,9 +30,9 @@ DATA = ("users_ui", "accounts_ui", "final_ui")
 
 def subscriptions(count: int) -> list[tuple[str, ...]]:
     """Return distinct sets of tables, small and large ones in turn."""
-    sizes = range(1, len(spec.TABLES) + 1)
+    sizes = range(1, len(spec.DEFAULT.tables) + 1)
     combinations = [
-        tables for size in sizes for tables in itertools.combinations(spec.TABLES, size)
+        tables for size in sizes for tables in itertools.combinations(spec.DEFAULT.tables, size)
     ]
     alternating = [
         tables for pair in zip(combinations, reversed(combinations), strict=True) for tables in pair

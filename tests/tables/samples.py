@@ -6,12 +6,12 @@ import pyarrow as pa
 
 from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.generation import Generation
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import Level, LogLine, State, row_id
 from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.decode import Chunk
 
-CHOICE = Choice("users", "accounts")
+CHOICE = DEFAULT.choice("users", "accounts")
 REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}
 
 

@@ -3,7 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from livejoin.core.generation import Generation, Reading
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import State
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import RunningServer
@@ -15,7 +15,13 @@ READINGS = {
     "accounts": Reading("accounts", "id-a", {0: 0}, {}),
 }
 LIVE = Generation(
-    7, Choice("users", "accounts"), 0.0, sources=READINGS, ready_at=0, live_at=1.0, took_s=2.5
+    7,
+    DEFAULT.choice("users", "accounts"),
+    0.0,
+    sources=READINGS,
+    ready_at=0,
+    live_at=1.0,
+    took_s=2.5,
 )
 TALLY = {"live": 3, "failed": 1, "rolled-back": 2, "restarted": 4}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from livejoin.core.spec import SOURCES, TABLES
+from livejoin.core import spec
 from livejoin.tables.ingest import decode
 
 NODE = shutil.which("node")
@@ -57,10 +57,14 @@ def call() -> Iterator[Call]:
 
 
 def test_nothing_in_the_folder_names_a_source_a_table_or_a_column() -> None:
-    fields = {field.name for source in SOURCES for field in source.fields} - {"name"}
+    fields = {field.name for source in spec.DEFAULT.sources for field in source.fields} - {"name"}
     words = {word for file in FOLDER.glob("*.js") for word in re.findall(r"\w+", file.read_text())}
     assert "group_by" in words
-    assert words & (fields | set(TABLES) | {source.name for source in SOURCES}) == set()
+    assert (
+        words
+        & (fields | set(spec.DEFAULT.tables) | {source.name for source in spec.DEFAULT.sources})
+        == set()
+    )
 
 
 @pytest.mark.parametrize(

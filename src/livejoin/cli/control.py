@@ -21,7 +21,7 @@ from livejoin.cli.options import (
 from livejoin.cli.output import LONG_CELL_CHARS, escape_unprintable, format_table, print_line
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
-from livejoin.core import control_messages
+from livejoin.core import control_messages, spec
 from livejoin.errors import AskError
 
 _POLL_S = 0.2
@@ -121,11 +121,11 @@ def schema(output: Output = "json") -> None:
     the fields.
     """
     if output == "json":
-        print(json.dumps(control_messages.MESSAGE_SCHEMA, indent=2))
+        print(json.dumps(control_messages.message_schema(spec.DEFAULT), indent=2))
         return
     rows = [
         {"field": name, "meaning": field.get("description") or ", ".join(field["examples"])}
-        for name, field in control_messages.MESSAGE_SCHEMA["properties"].items()
+        for name, field in control_messages.message_schema(spec.DEFAULT)["properties"].items()
     ]
     for line in format_table(rows, ["field", "meaning"], LONG_CELL_CHARS):
         print(line)

@@ -13,7 +13,7 @@ from livejoin.cli.demo_settings import choose_settings
 from livejoin.cli.options import Config, Output, Url, endpoint
 from livejoin.cli.output import format_table, print_line
 from livejoin.client.endpoint import DEFAULT_URL
-from livejoin.core import spec
+from livejoin.core import start_position
 from livejoin.core.names import Names
 from livejoin.core.tokens import CONSOLE, EndedSessions, Role, Token
 from livejoin.errors import SettingsError
@@ -55,7 +55,7 @@ def make(
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - slow to import
 
-    lifetime_s = spec.age_seconds(expires) if expires is not None else None
+    lifetime_s = start_position.age_seconds(expires) if expires is not None else None
     if expires is not None and not lifetime_s:
         raise SettingsError(f"--expires: expected a duration such as 12h or 30d, got {expires!r}")
     kafka, names, audit = _open_topics(config)

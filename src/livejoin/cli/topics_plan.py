@@ -121,7 +121,7 @@ def _part(
     names, topics = Names(chosen.name), chosen.topics
     found = {"own": clusters.own, "data": clusters.data, "control": clusters.control}
     roles = [role for role in _ROLES if found[role] is cluster]
-    inputs = rights.Inputs(topics.users, topics.accounts, topics.control)
+    inputs = rights.Inputs(tuple(chosen.initial_choice.topics.values()), topics.control)
     rows = [] if serve else list(_rows(chosen, roles))
     grants = (
         rights.serve_grants(names, inputs, roles)

@@ -35,8 +35,8 @@ from livejoin.config.sections import (
     TopicName,
     TopicSettings,
 )
-from livejoin.core import spec
-from livejoin.core.control_messages import TopicRules
+from livejoin.core import spec, start_position
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names, nearest
 from livejoin.core.spec import Choice, Join
 from livejoin.core.state import Limits
@@ -88,7 +88,7 @@ class Settings(BaseSettings):
     own_topics: OwnTopicSettings = OwnTopicSettings()
     join: Join = "left"
     start: str | dict[str, str] = Field(
-        default="earliest", description=f"{spec.START_EXPECTED}; or one per source"
+        default="earliest", description=f"{start_position.START_EXPECTED}; or one per source"
     )
     standby_s: StandbyTime = Field(
         default=900, description="how long a replaced generation can be rolled back to"
@@ -137,11 +137,13 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_consistency(self) -> "Settings":
         topics = self.topics
-        if topics.users == topics.accounts:
-            raise ValueError("topics.users and topics.accounts must differ")
+        names = self.initial_choice.topics
+        if repeated := self.initial_choice.repeated_topic:
+            both = [f"topics.{source}" for source, topic in names.items() if topic == repeated]
+            raise ValueError(f"{' and '.join(both)} must differ")
         if Names(self.name).is_own(topics.control):
             raise ValueError(f"topics.control is {topics.control!r}, one of livejoin's own topics")
-        for role, name in (("users", topics.users), ("accounts", topics.accounts)):
+        for role, name in names.items():
             if name == topics.control:
                 raise ValueError(f"topics.{role} must not be the control topic {name!r}")
             if Names(self.name).is_own(name):
@@ -175,7 +177,13 @@ class Settings(BaseSettings):
     @property
     def initial_choice(self) -> Choice:
         """Topics and join until a control message requests others."""
-        return Choice(self.topics.users, self.topics.accounts, self.join)
+        topics = (getattr(self.topics, source) for source in self.join_spec.source_names)
+        return self.join_spec.choice(*topics, join=self.join)
+
+    @property
+    def join_spec(self) -> spec.JoinSpec:
+        """The sources and their fields."""
+        return spec.DEFAULT
 
     @property
     def checkpoint_path(self) -> str:
@@ -188,19 +196,24 @@ class Settings(BaseSettings):
         reset = self.data_properties.get("auto.offset.reset", "")
         newest = ("latest", "largest", "end")  # Java's name and librdkafka's
         chosen = self.start if not reset else "latest" if reset in newest else "earliest"
-        sources = [source.name for source in spec.SOURCES]
+        sources = self.join_spec.source_names
         positions = chosen if isinstance(chosen, dict) else dict.fromkeys(sources, chosen)
         if unknown := positions.keys() - set(sources):
             raise ValueError(f"start: unknown source {min(unknown)!r}")
         try:
-            return {name: spec.normalize_start(positions.get(name, "earliest")) for name in sources}
+            return {
+                name: start_position.normalize_start(positions.get(name, "earliest"))
+                for name in sources
+            }
         except ValueError as error:
             raise ValueError(f"start: {error}, got {chosen!r}") from None
 
     @property
-    def rules(self) -> TopicRules:
+    def rules(self) -> MessageRules:
         """Rules on which topics a control message may name."""
-        return TopicRules(Names(self.name), self.topics.control, self.topics.allowed)
+        return MessageRules(
+            Names(self.name), self.topics.control, self.topics.allowed, self.join_spec
+        )
 
     @property
     def limits(self) -> Limits:

@@ -49,7 +49,7 @@ class ControlTopic:
 
     clusters: Clusters
     names: Names
-    rules: control_messages.TopicRules
+    rules: control_messages.MessageRules
     inbox: Inbox
     topic_id: str  # of the topic that `position` belongs to; empty at the first start
     position: Offsets  # the next offset of each partition
@@ -145,12 +145,12 @@ class ControlTopic:
     ) -> None:
         self._load_signers(records)
         parsed = [self._parse(record) for record in records]
-        named = {topic for one in parsed if one.request for topic in one.request.topics}
+        named = {topic for one in parsed if one.request for topic in one.request.topics.values()}
         found = self._describe_named(named, opened, stop)  # at once for the whole batch
         for one in parsed:
             topics = {
                 topic: _topic_info(found[topic])
-                for topic in (one.request.topics if one.request else ())
+                for topic in (one.request.topics.values() if one.request else ())
             }
             self.position = {**self.position, one.origin.partition: one.origin.offset + 1}
             self.inbox.put(facts.MessageReceived(one.origin, one.request, one.error, topics))

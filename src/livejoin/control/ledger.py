@@ -204,7 +204,7 @@ class Ledger:
         current = {STATE_KEY: to_json(state), STATUS_KEY: status}
         current |= {_generation_key(number): row for number, row in rows.items()}
         for item in state.outbox:
-            yield from self._outbox_records(item)
+            yield from self._outbox_records(state, item)
         for key, value in current.items():
             data = _json(value)
             if self._written.get(key) != data:
@@ -213,7 +213,7 @@ class Ledger:
         if state.last_number > spec.GENERATIONS_KEPT and oldest not in self._written:
             yield _PendingRecord(ledger, oldest, None)
 
-    def _outbox_records(self, item: OutboxItem) -> Iterator[_PendingRecord]:
+    def _outbox_records(self, state: State, item: OutboxItem) -> Iterator[_PendingRecord]:
         names = self._names
         match item:
             case LogLine():
@@ -221,7 +221,7 @@ class Ledger:
                 yield _PendingRecord(names.logs, key, _json(item.row()))
             case Reply():
                 key = f"{spec.CONTROL}/{item.row_id}".encode()
-                yield _PendingRecord(names.logs, key, _json(item.control_raw_row()))
+                yield _PendingRecord(names.logs, key, _json(item.control_raw_row(state.spec)))
                 reply = PendingReply.of(item)
                 if self._replies is None:
                     yield _PendingRecord(names.replies, reply.key, reply.value, reply.headers)

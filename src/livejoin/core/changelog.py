@@ -35,7 +35,6 @@ BUNDLE_NEXT = ",\n"
 BUNDLE_END = "\n]}"
 
 _FINAL_PREFIX = f"{spec.FINAL}/".encode()
-_SOURCE_OF_MARK = {**spec.SOURCE_OF_TABLE, BOOTSTRAP: BOOTSTRAP}  # by table
 
 
 class Position(NamedTuple):
@@ -83,11 +82,12 @@ def marked_position(key: bytes) -> Position | None:
     """The input record that this key marks as processed; None if it marks none."""
     table, _, row_id = key.decode().partition("/")
     position = row_id
-    source = _SOURCE_OF_MARK.get(table)
-    if source is None:
-        if table not in (spec.REJECTS, TOMBSTONES):
-            return None
+    if table in (spec.REJECTS, TOMBSTONES):
         source, _, position = row_id.partition("/")
+    elif table == BOOTSTRAP or (table.endswith(spec.SOURCE_TABLE_SUFFIX) and table != spec.FINAL):
+        source = table.removesuffix(spec.SOURCE_TABLE_SUFFIX)
+    else:
+        return None
     partition, _, offset = position.partition("-")
     return Position(source, int(partition), int(offset))
 

@@ -91,8 +91,8 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         line = f"{fact.message_count} earlier control messages resolve to {choice}"
         state = log_line(state, "history-replayed", line)
     newest = state.building or state.live
-    if choice.users == choice.accounts:
-        line = f"{choice} reads {choice.users} twice: earlier messages are ignored"
+    if choice.repeated_topic:
+        line = f"{choice} reads {choice.repeated_topic} twice: earlier messages are ignored"
         state = log_line(state, "history-ignored", line)
         choice = resolve_choice(state, Request())
         assert choice is not None
@@ -154,12 +154,13 @@ def rejection_reason(
         return _rollback_obstacle(state)
     if choice is None:
         return "livejoin has not started yet"
-    for topic in request.topics:
+    for topic in request.topics.values():
         found = fact.topics.get(topic, f'topic "{topic}" does not exist')
         if isinstance(found, str):
             return found
-    if choice.users == choice.accounts:
-        return f"usersTopic and accountsTopic are both {choice.users}: they must differ"
+    if topic := choice.repeated_topic:
+        fields = [s.topic_field for s in state.spec.sources if choice.topics[s.name] == topic]
+        return f"{' and '.join(fields)} are both {topic}: they must differ"
     return slot_shortage(state, fact, choice) if _needs_build(state, request, choice) else ""
 
 

@@ -5,13 +5,15 @@ Only the message itself is validated here; its effect depends on the state.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import repeat
 from typing import Any, Literal, get_args
 
-from livejoin.core import spec
+from livejoin.core import start_position
 from livejoin.core.names import Names, nearest
+from livejoin.core.spec import DEFAULT, Choice, Join, JoinSpec
 
 Action = Literal["apply", "preview", "rollback"]
 
@@ -21,9 +23,6 @@ MAX_ID_CHARS = 200
 MAX_WARNINGS = 5  # that a message is answered with
 _EXCERPT_CHARS = 80
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TOPIC_FIELDS = {"usersTopic": "users", "accountsTopic": "accounts"}
-_CHOICE_FIELDS = (*_TOPIC_FIELDS, "joinType", "start")
-FIELDS = (*_CHOICE_FIELDS, "id", "action", "expectedGeneration")
 
 
 class InvalidMessage(ValueError):
@@ -34,34 +33,27 @@ class InvalidMessage(ValueError):
 class Request:
     """The content of a message. A field that is None keeps the previous choice."""
 
-    users: str | None = None
-    accounts: str | None = None
-    join: spec.Join | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)  # by source
+    join: Join | None = None
     action: Action = "apply"
     id: str | None = None
     expected_generation: int | None = None  # must be live, or the message is rejected
     start: Mapping[str, str] = field(default_factory=dict)  # by source; if given, it forces a build
     warnings: tuple[str, ...] = ()
 
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """The topics that the message names."""
-        return tuple(topic for topic in (self.users, self.accounts) if topic is not None)
-
-    def applied_to(self, choice: spec.Choice) -> spec.Choice:
+    def applied_to(self, choice: Choice) -> Choice:
         """The given choice with the fields of this request."""
-        return spec.Choice(
-            self.users or choice.users, self.accounts or choice.accounts, self.join or choice.join
-        )
+        return Choice({**choice.topics, **self.topics}, self.join or choice.join)
 
 
 @dataclass(frozen=True)
-class TopicRules:
-    """Which topics a message may name."""
+class MessageRules:
+    """Which sources a message may name topics for, and which topics."""
 
     names: Names
     control: str
     allowed: tuple[str, ...] = ()  # patterns with *; empty: all
+    spec: JoinSpec = DEFAULT
 
     def check(self, topic: str) -> None:
         """Raise InvalidMessage if a topic must not be read."""
@@ -83,27 +75,41 @@ def is_topic_name(name: str) -> bool:
     return bool(_TOPIC.fullmatch(name)) and name not in (".", "..") and not name.startswith("__")
 
 
-def parse_message(raw: bytes, rules: TopicRules) -> Request:
+def choice_fields(join_spec: JoinSpec) -> tuple[str, ...]:
+    """The fields of a message that choose what is read."""
+    return (*join_spec.source_of_topic_field, "joinType", "start")
+
+
+def known_fields(join_spec: JoinSpec) -> tuple[str, ...]:
+    """All fields of a message."""
+    return (*choice_fields(join_spec), "id", "action", "expectedGeneration")
+
+
+def parse_message(raw: bytes, rules: MessageRules) -> Request:
     """Parse a message, or raise InvalidMessage with the reason."""
     message = _parse_object(raw)
-    unknown = [name for name in message if name not in FIELDS]
-    warnings = tuple(f"unknown field {excerpt(name)}{_suggestion(name)}" for name in unknown)
+    known = known_fields(rules.spec)
+    unknown = [name for name in message if name not in known]
+    warnings = tuple(f"unknown field {excerpt(name)}{_suggestion(name, known)}" for name in unknown)
     if len(unknown) == len(message):
         noted = "; ".join(warnings[:3]) + "; " if warnings else ""
-        raise InvalidMessage(f"{noted}no known field: expected one of {', '.join(FIELDS)}")
-    topics = {source: _topic_field(message, name, rules) for name, source in _TOPIC_FIELDS.items()}
+        raise InvalidMessage(f"{noted}no known field: expected one of {', '.join(known)}")
+    topics = {
+        source: topic
+        for name, source in rules.spec.source_of_topic_field.items()
+        if (topic := _topic_field(message, name, rules)) is not None
+    }
     request = Request(
-        **topics,
+        topics,
         join=_join_field(message),
         action=_action_field(message),
         id=_id_field(message),
         expected_generation=_expected_field(message),
-        start=_start_field(message),
+        start=_start_field(message, rules.spec),
         warnings=warnings,
     )
-    chosen = (request.users, request.accounts, request.join, request.start)
-    if request.action == "rollback" and any(chosen):
-        raise InvalidMessage(f"a rollback takes none of {', '.join(_CHOICE_FIELDS)}")
+    if request.action == "rollback" and (request.topics or request.join or request.start):
+        raise InvalidMessage(f"a rollback takes none of {', '.join(choice_fields(rules.spec))}")
     return request
 
 
@@ -184,8 +190,8 @@ def nesting_depth(value: Any) -> int:
     return deepest
 
 
-def _suggestion(name: str) -> str:
-    close = nearest(name, FIELDS)
+def _suggestion(name: str, known: Iterable[str]) -> str:
+    close = nearest(name, known)
     return f", did you mean {close}?" if close else ""
 
 
@@ -198,7 +204,7 @@ def _text_field(message: Mapping[str, Any], name: str) -> str | None:
     return value.strip() or None
 
 
-def _topic_field(message: Mapping[str, Any], name: str, rules: TopicRules) -> str | None:
+def _topic_field(message: Mapping[str, Any], name: str, rules: MessageRules) -> str | None:
     topic = _text_field(message, name)
     if topic is not None:
         try:
@@ -208,20 +214,20 @@ def _topic_field(message: Mapping[str, Any], name: str, rules: TopicRules) -> st
     return topic
 
 
-def _join_field(message: Mapping[str, Any]) -> spec.Join | None:
+def _join_field(message: Mapping[str, Any]) -> Join | None:
     text = _text_field(message, "joinType")
     if text is None:
         return None
     join = _parse_join(text)
     if join is None:
-        known = get_args(spec.Join)
+        known = get_args(Join)
         close = nearest(text, known)
         hint = f", did you mean {close}?" if close else f": expected one of {', '.join(known)}"
         raise InvalidMessage(f"joinType: unknown join {excerpt(text)}{hint}")
     return join
 
 
-def _parse_join(text: str) -> spec.Join | None:
+def _parse_join(text: str) -> Join | None:
     """The join that a text names, or None."""
     word = text.strip().lower()
     if word == "left" or word.startswith("natural"):
@@ -261,11 +267,11 @@ def _expected_field(message: Mapping[str, Any]) -> int | None:
     return value
 
 
-def _start_field(message: Mapping[str, Any]) -> dict[str, str]:
+def _start_field(message: Mapping[str, Any], join_spec: JoinSpec) -> dict[str, str]:
     value = message.get("start")
     if value is None or (isinstance(value, str) and not value.strip()):
         return {}
-    sources = [source.name for source in spec.SOURCES]
+    sources = join_spec.source_names
     by_source = value if isinstance(value, dict) else dict.fromkeys(sources, value)
     starts = {}
     for source, text in by_source.items():
@@ -274,10 +280,10 @@ def _start_field(message: Mapping[str, Any]) -> dict[str, str]:
                 f"start: unknown source {excerpt(source)}: expected one of {', '.join(sources)}"
             )
         try:
-            starts[source] = spec.normalize_start(text)
+            starts[source] = start_position.normalize_start(text)
         except (ValueError, AttributeError):
             raise InvalidMessage(
-                f"start: expected {spec.START_EXPECTED}, got {excerpt(text)}"
+                f"start: expected {start_position.START_EXPECTED}, got {excerpt(text)}"
             ) from None
     return starts
 
@@ -287,42 +293,53 @@ _TOPIC_SCHEMA = {
     "type": ["string", "null"],
     "pattern": r"^\s*(?!__)[A-Za-z0-9._-]{0,249}\s*$",
 }
-_START_SCHEMA = {"type": "string", "description": spec.START_EXPECTED}
-MESSAGE_SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "livejoin control message",
-    "description": "Any subset; what is missing, null or blank keeps the newest accepted choice.",
-    "type": "object",
-    "minProperties": 1,
-    "properties": {
-        "usersTopic": {**_TOPIC_SCHEMA, "description": "topic of the users"},
-        "accountsTopic": {**_TOPIC_SCHEMA, "description": "topic of the accounts; another one"},
-        "joinType": {
-            "type": ["string", "null"],
-            "description": "trimmed, in any case",
-            "examples": [*get_args(spec.Join)],
+_START_SCHEMA = {"type": "string", "description": start_position.START_EXPECTED}
+
+
+def message_schema(join_spec: JoinSpec) -> dict[str, Any]:
+    """The JSON Schema of the control messages of a spec."""
+    topics = {
+        source.topic_field: {**_TOPIC_SCHEMA, "description": f"topic of the {source.name}{other}"}
+        for source, other in zip(
+            join_spec.sources, ("", *repeat("; another one", len(join_spec.lookups))), strict=True
+        )
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "livejoin control message",
+        "description": (
+            "Any subset; what is missing, null or blank keeps the newest accepted choice."
+        ),
+        "type": "object",
+        "minProperties": 1,
+        "properties": {
+            **topics,
+            "joinType": {
+                "type": ["string", "null"],
+                "description": "trimmed, in any case",
+                "examples": [*get_args(Join)],
+            },
+            "action": {"type": ["string", "null"], "examples": [*get_args(Action)]},
+            "id": {
+                "type": ["string", "null"],
+                "maxLength": MAX_ID_CHARS,
+                "description": "echoed in every outcome; seen again, it is a no-op",
+            },
+            "expectedGeneration": {
+                "type": ["integer", "null"],
+                "description": "the message is rejected if another one is live",
+            },
+            "start": {
+                "description": "where reading starts, for this swap; forces a new build",
+                "oneOf": [
+                    {"type": "null"},
+                    _START_SCHEMA,
+                    {
+                        "type": "object",
+                        "properties": dict.fromkeys(join_spec.source_names, _START_SCHEMA),
+                        "additionalProperties": False,
+                    },
+                ],
+            },
         },
-        "action": {"type": ["string", "null"], "examples": [*get_args(Action)]},
-        "id": {
-            "type": ["string", "null"],
-            "maxLength": MAX_ID_CHARS,
-            "description": "echoed in every outcome; seen again, it is a no-op",
-        },
-        "expectedGeneration": {
-            "type": ["integer", "null"],
-            "description": "the message is rejected if another one is live",
-        },
-        "start": {
-            "description": "where reading starts, for this swap; forces a new build",
-            "oneOf": [
-                {"type": "null"},
-                _START_SCHEMA,
-                {
-                    "type": "object",
-                    "properties": {source.name: _START_SCHEMA for source in spec.SOURCES},
-                    "additionalProperties": False,
-                },
-            ],
-        },
-    },
-}
+    }

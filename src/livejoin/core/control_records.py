@@ -34,7 +34,7 @@ def parse_record(  # noqa: PLR0913, PLR0917 - the parts of a record
     at: float,
     by: str,
     raw: bytes,
-    rules: control_messages.TopicRules,
+    rules: control_messages.MessageRules,
 ) -> ControlRecord:
     """Parse a record. Never raises: an invalid record carries its error."""
     origin = Origin(offset, at, by, _decode_text(raw), partition=partition)
@@ -45,8 +45,7 @@ def parse_record(  # noqa: PLR0913, PLR0917 - the parts of a record
     origin = replace(
         origin,
         id=request.id,
-        users=request.users,
-        accounts=request.accounts,
+        topics=request.topics,
         join=request.join,
         warnings=_bounded(request.warnings),
     )
@@ -110,9 +109,7 @@ class ControlHistory:
         if request.action == "apply":
             newest = self._request
             self._request = Request(
-                request.users or newest.users,
-                request.accounts or newest.accounts,
-                request.join or newest.join,
+                {**newest.topics, **request.topics}, request.join or newest.join
             )
 
     def replayed(self, topic_id: str, position: Offsets) -> HistoryReplayed:

@@ -97,6 +97,7 @@ def on_leader_started(state: State, fact: facts.LeaderStarted) -> State:
         monotonic=now,
         swapped_monotonic=now - standby_age_s,
         limits=limits,
+        spec=fact.spec,
         desired=state.desired or fact.choice,
         last_number=max(state.last_number, fact.last_used),
         control_error="",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from livejoin.core.control_messages import Request
 from livejoin.core.generation import Offsets, Origin, Reading
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT, Choice, JoinSpec
 from livejoin.core.state import Limits, Reply
 
 
@@ -18,6 +18,7 @@ class LeaderStarted:
     choice: Choice
     limits: Limits = field(default_factory=Limits)
     last_used: int = 0  # highest generation number of any topic or checkpoint found
+    spec: JoinSpec = DEFAULT
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 # 2: generations have the ids of their changelog and bootstrap topics
 # 3: the position in the control topic is one offset per partition
-LEDGER = 3
+# 4: choices have their topics by source, generations their spec
+LEDGER = 4
 CHANGELOG = 1
 LIVE = 1  # frames of the live protocol
 TOKEN = 1

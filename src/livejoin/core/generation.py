@@ -6,7 +6,8 @@ Field names are JSON keys of the ledger, except those of its health, which is no
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from livejoin.core import format_versions, spec
+from livejoin.core import format_versions
+from livejoin.core.spec import DEFAULT, Choice, JoinSpec
 
 Offsets = Mapping[int, int]
 
@@ -50,8 +51,7 @@ class Origin:
     by: str
     raw: str  # truncated, for display
     id: str | None = None
-    users: str | None = None
-    accounts: str | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)  # that it names, by source
     join: str | None = None
     partition: int = 0  # messages of ledger format 2 and earlier have none
     # The time of reading in ms, counted up where several have the same: messages of all partitions
@@ -74,7 +74,7 @@ class Generation:
     """
 
     number: int
-    choice: spec.Choice
+    choice: Choice
     requested_at: float
     by: str = "settings"
     origin: Origin | None = None
@@ -88,6 +88,7 @@ class Generation:
     changelog_id: str = ""  # id of its changelog topic: one with the same name may be another
     feed_id: str = ""  # id of its bootstrap topic, if it has one
     changelog_format: int = format_versions.CHANGELOG
+    spec: JoinSpec = DEFAULT  # of its sources and tables; that of the settings may differ
 
     @property
     def resolved(self) -> bool:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from livejoin.core import format_versions, spec
+from livejoin.core import format_versions
 from livejoin.core.generation import Generation, Offsets, Origin, Reading
 from livejoin.core.json_object import parse_object
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT, Choice, JoinSpec
 from livejoin.core.state import State
 
-_POSITION_BY_PARTITION = 3  # from this format on
+# from these formats on
+_POSITION_BY_PARTITION = 3
+_TOPICS_BY_SOURCE = 4
 
 
 class NewerState(NamedTuple):
@@ -43,7 +45,7 @@ def to_json(state: State) -> dict[str, Any]:
         "position": state.position,
         "readOrder": state.read_order,
         "ids": list(state.ids),
-        "wanted": asdict(state.desired) if state.desired else None,
+        "wanted": _choice_to_json(state.desired) if state.desired else None,
         "live": _generation_to_json(state.live),
         "standby": _generation_to_json(state.standby),
         "building": _generation_to_json(state.building),
@@ -73,7 +75,7 @@ def format_error(data: Mapping[str, Any]) -> str:
 def from_json(data: Mapping[str, Any]) -> State:
     """Decode the durable part. Call `format_error` first."""
     read_format = data.get("format", 1)
-    building = _generation_from_json(data["building"])
+    building = _generation_from_json(data["building"], read_format)
     if building is not None and read_format == 1:
         # format 1 has no topic ids: the build starts over with new topics
         building = replace(building, sources={}, fingerprint="")
@@ -84,11 +86,9 @@ def from_json(data: Mapping[str, Any]) -> State:
         position=_position_from_json(data["position"], read_format),
         read_order=data.get("readOrder", 0),
         ids=tuple(data["ids"]),
-        desired=Choice(**format_versions.known_fields(Choice, data["wanted"]))
-        if data["wanted"]
-        else None,
-        live=_generation_from_json(data["live"]),
-        standby=_generation_from_json(data["standby"]),
+        desired=_choice_from_json(data["wanted"], read_format) if data["wanted"] else None,
+        live=_generation_from_json(data["live"], read_format),
+        standby=_generation_from_json(data["standby"], read_format),
         building=building,
         swapped_at=data["movedAt"],
         line_count=data["lines"],
@@ -106,10 +106,12 @@ def _position_from_json(position: Any, read_format: int) -> Offsets:
 
 def _generation_to_json(generation: Generation | None) -> dict[str, Any] | None:
     """Encode for the ledger."""
-    return None if generation is None else asdict(generation)
+    if generation is None:
+        return None
+    return {**asdict(generation), "spec": generation.spec.to_json()}
 
 
-def _generation_from_json(data: Mapping[str, Any] | None) -> Generation | None:
+def _generation_from_json(data: Mapping[str, Any] | None, read_format: int) -> Generation | None:
     """Decode from the ledger. JSON turns partition numbers, which are keys, into text."""
     if data is None:
         return None
@@ -122,13 +124,35 @@ def _generation_from_json(data: Mapping[str, Any] | None) -> Generation | None:
         )
         for name, reading in data["sources"].items()
     }
-    origin = _origin_from_json(data["origin"]) if data["origin"] else None
-    choice = spec.Choice(**format_versions.known_fields(spec.Choice, data["choice"]))
-    fields = format_versions.known_fields(Generation, data)
-    return Generation(**{**fields, "choice": choice, "origin": origin, "sources": sources})
+    decoded = {
+        "choice": _choice_from_json(data["choice"], read_format),
+        "origin": _origin_from_json(data["origin"], read_format) if data["origin"] else None,
+        "sources": sources,
+        "spec": JoinSpec.from_json(data["spec"]) if "spec" in data else DEFAULT,
+    }
+    return Generation(**{**format_versions.known_fields(Generation, data), **decoded})
 
 
-def _origin_from_json(data: Mapping[str, Any]) -> Origin:
+def _choice_to_json(choice: Choice) -> dict[str, Any]:
+    """Encode for the ledger."""
+    return asdict(choice)
+
+
+def _choice_from_json(data: Mapping[str, Any], read_format: int) -> Choice:
+    """Decode a choice; up to format 3 it has the topics beside the join."""
+    if read_format < _TOPICS_BY_SOURCE:
+        return Choice(_default_topics(data), data["join"])
+    return Choice(dict(data["topics"]), data["join"])
+
+
+def _default_topics(data: Mapping[str, Any]) -> dict[str, str]:
+    """The topics of the default sources, which earlier formats have as fields."""
+    return {name: data[name] for name in DEFAULT.source_names if data.get(name) is not None}
+
+
+def _origin_from_json(data: Mapping[str, Any], read_format: int) -> Origin:
     """Decode from the ledger. JSON has lists for tuples; earlier versions wrote no warnings."""
     fields = format_versions.known_fields(Origin, data)
-    return Origin(**{**fields, "warnings": tuple(data.get("warnings", ()))})
+    topics = data["topics"] if read_format >= _TOPICS_BY_SOURCE else _default_topics(data)
+    warnings = tuple(data.get("warnings", ()))
+    return Origin(**{**fields, "topics": dict(topics), "warnings": warnings})

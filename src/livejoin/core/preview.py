@@ -9,7 +9,6 @@ from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, MessageReceived, TopicInfo
 from livejoin.core.generation import Generation
 from livejoin.core.plan import KeepOnly, ResolveSources, plan
-from livejoin.core.spec import Choice
 from livejoin.core.state import Reply, State
 from livejoin.core.task_slots import slots_for
 
@@ -31,7 +30,7 @@ def preview(state: State, fact: MessageReceived) -> dict[str, Any]:
         "outcome": answer.outcome,
         "reason": answer.reason or None,
         "warnings": list(fact.origin.warnings),
-        "resolvesTo": _choice_fields(choice),
+        "resolvesTo": state.spec.topic_cells(choice) if choice else None,
         "build": _new_build(after, state.last_number),
         "topics": {name: _topic_fields(found) for name, found in fact.topics.items()},
         "slots": {
@@ -49,12 +48,6 @@ def _after_catch_up(state: State) -> State:
     if state.building is None:
         return state
     return decide(state, CaughtUp(state.building.number, 0))
-
-
-def _choice_fields(choice: Choice | None) -> dict[str, str] | None:
-    if choice is None:
-        return None
-    return {"usersTopic": choice.users, "accountsTopic": choice.accounts, "joinType": choice.join}
 
 
 def _new_build(state: State, last: int) -> str | None:

@@ -30,8 +30,7 @@ class Grant:
 class Inputs:
     """The topics that are not called after livejoin."""
 
-    users: str
-    accounts: str
+    sources: tuple[str, ...]
     control: str
 
 
@@ -73,7 +72,7 @@ def serve_grants(names: Names, inputs: Inputs, roles: Collection[Role]) -> Itera
 
 
 def _sources(inputs: Inputs) -> Iterator[Grant]:
-    for topic in (inputs.users, inputs.accounts):
+    for topic in inputs.sources:
         yield Grant("topic", topic, ("Read",))
 
 

@@ -1,12 +1,17 @@
-"""The schema: sources, tables, columns, joins, and the start positions of sources."""
+"""The schema as data: sources, the tables and columns that follow from them, choices of topics.
 
-import re
+A `JoinSpec` belongs to each generation. Nothing but `DEFAULT` names a source or a field.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
-Type = Literal["string", "int64", "double", "timestamp"]
+Type = str  # one of `SCALAR_TYPES`, or decimal(p,s)
+SCALAR_TYPES: tuple[Type, ...] = ("string", "int64", "double", "boolean", "timestamp")
 Join = Literal["left", "inner", "left_outer"]
+SOURCE_TABLE_SUFFIX = "_ui"
 
 
 @dataclass(frozen=True)
@@ -15,15 +20,31 @@ class Column:
 
     name: str
     type: Type
+    path: str = ""  # of a field, where its value is in the record; empty: under its own name
 
 
 @dataclass(frozen=True)
 class Source:
-    """An input: the fields of its records, and the table that shows them."""
+    """An input: the fields of its records, one of which is joined on."""
 
     name: str
     fields: tuple[Column, ...]
-    table: str
+    key: str
+
+    @property
+    def table(self) -> str:
+        """The table that shows its records."""
+        return f"{self.name}{SOURCE_TABLE_SUFFIX}"
+
+    @property
+    def topic_field(self) -> str:
+        """Its topic's field in control messages, and column in livejoin's own tables."""
+        return f"{self.name}Topic"
+
+    @property
+    def key_column(self) -> Column:
+        """The field that is joined on."""
+        return next(column for column in self.fields if column.name == self.key)
 
 
 @dataclass(frozen=True)
@@ -37,36 +58,27 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a control message requests: the topics to read and how to join them."""
+    """What a control message requests: the topic of each source, and how to join them."""
 
-    users: str
-    accounts: str
+    topics: Mapping[str, str]  # by source, the driver first
     join: Join = "left"
 
-    def topic(self, source: str) -> str:
-        """The topic of a source."""
-        return {"users": self.users, "accounts": self.accounts}[source]
-
     def __str__(self) -> str:
-        return f"{self.users} {self.join} {self.accounts}"
+        driver, *lookups = self.topics.values() or ("",)
+        return f"{driver} {self.join} {', '.join(lookups)}"
+
+    @property
+    def repeated_topic(self) -> str:
+        """A topic that two sources would read; empty if there is none."""
+        names = list(self.topics.values())
+        return next((name for name in names if names.count(name) > 1), "")
 
 
 def _parse_columns(text: str) -> tuple[Column, ...]:
     """Parse `name type, name type`."""
     pairs = (column.split() for column in text.split(","))
-    return tuple(Column(name, kind) for name, kind in pairs)  # type: ignore[arg-type]
+    return tuple(Column(name, kind) for name, kind in pairs)
 
-
-JOIN_KEY = "userId"
-
-USERS = Source(
-    "users", _parse_columns("userId string, name string, email string, age int64"), "users_ui"
-)
-ACCOUNTS = Source(
-    "accounts", _parse_columns("userId string, accountType string, balance double"), "accounts_ui"
-)
-SOURCES = (USERS, ACCOUNTS)
-SOURCE_OF_TABLE = {source.table: source.name for source in SOURCES}
 
 FINAL = "final_ui"
 REJECTS = "rejects_ui"
@@ -82,39 +94,27 @@ AUDIT_KEPT = 10_000  # rows
 ID = Column("_id", "string")
 TS = Column("_ts", "timestamp")
 
-_DATA = {
-    USERS.table: USERS.fields,
-    ACCOUNTS.table: ACCOUNTS.fields,
-    FINAL: USERS.fields + ACCOUNTS.fields[1:],
-    REJECTS: _parse_columns(
-        "source string, topic string, partition int64, offset int64,"
-        " ts timestamp, reason string, raw string"
-    ),
-}
-_SYSTEM = {
-    STATUS: _parse_columns(
-        "usersTopic string, accountsTopic string, joinType string, lastApplied string,"
-        " generation int64, state string, progress int64, message string"
-    ),
-    LOGS: _parse_columns(
-        "ts timestamp, level string, msg string, event string, generation int64, control string"
-    ),
-    CONTROL: _parse_columns(
-        "usersTopic string, accountsTopic string, joinType string, partition int64, offset int64,"
-        " ts timestamp, by string, outcome string, reason string, raw string"
-    ),
-    GENERATIONS: _parse_columns(
-        "generation int64, usersTopic string, accountsTopic string, joinType string, state string,"
-        " by string, requestedAt timestamp, liveAt timestamp, retiredAt timestamp,"
-        " catchUpSeconds double, read int64, rejected int64, tombstones int64, rows int64,"
-        " message string, sources string"
-    ),
-}
+_REJECT_COLUMNS = _parse_columns(
+    "source string, topic string, partition int64, offset int64,"
+    " ts timestamp, reason string, raw string"
+)
+_JOIN_COLUMN = Column("joinType", "string")
+_STATUS_COLUMNS = _parse_columns(
+    "lastApplied string, generation int64, state string, progress int64, message string"
+)
+_LOG_COLUMNS = _parse_columns(
+    "ts timestamp, level string, msg string, event string, generation int64, control string"
+)
+_CONTROL_COLUMNS = _parse_columns(
+    "partition int64, offset int64, ts timestamp, by string, outcome string, reason string,"
+    " raw string"
+)
+_GENERATION_COLUMNS = _parse_columns(
+    "state string, by string, requestedAt timestamp, liveAt timestamp, retiredAt timestamp,"
+    " catchUpSeconds double, read int64, rejected int64, tombstones int64, rows int64,"
+    " message string, sources string"
+)
 
-TABLES: dict[str, TableSpec] = {
-    **{name: TableSpec(name, (*columns, ID, TS), data=True) for name, columns in _DATA.items()},
-    **{name: TableSpec(name, (*columns, ID), data=False) for name, columns in _SYSTEM.items()},
-}
 # For the role operator only.
 RESTRICTED: dict[str, TableSpec] = {
     AUDIT: TableSpec(
@@ -129,52 +129,170 @@ RESTRICTED: dict[str, TableSpec] = {
         data=False,
     )
 }
-ALL_TABLES = TABLES | RESTRICTED
-
-# A start position: `earliest`, `latest`, an ISO timestamp, or an age such as `1h`.
-_AGE = re.compile(r"([0-9]{1,9})\s*(ms|s|m|h|d|w)")
-_UNITS = {
-    "ms": timedelta(milliseconds=1),
-    "s": timedelta(seconds=1),
-    "m": timedelta(minutes=1),
-    "h": timedelta(hours=1),
-    "d": timedelta(days=1),
-    "w": timedelta(weeks=1),
-}
-START_EXPECTED = "earliest, latest, a time such as 2026-01-31T12:00:00Z, or an age such as 1h"
 
 
-def normalize_start(text: str) -> str:
-    """The canonical form of a start position; ValueError if it is none."""
-    word = text.strip()
-    if word.lower() in ("earliest", "latest"):
-        return word.lower()
-    if not _AGE.fullmatch(word.lower()):
-        _parse_time(word)
-    return word
+@dataclass(frozen=True)
+class JoinSpec:
+    """Sources with their fields and keys; the first one drives the join."""
+
+    sources: tuple[Source, ...]
+
+    @property
+    def driver(self) -> Source:
+        """The source whose rows are joined."""
+        return self.sources[0]
+
+    @property
+    def lookups(self) -> tuple[Source, ...]:
+        """The sources that are joined to it."""
+        return self.sources[1:]
+
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources, the driver first."""
+        return tuple(source.name for source in self.sources)
+
+    @cached_property
+    def source_of_table(self) -> dict[str, str]:
+        """Sources by the table that shows their records."""
+        return {source.table: source.name for source in self.sources}
+
+    @cached_property
+    def source_of_topic_field(self) -> dict[str, str]:
+        """Sources by the field that names their topic."""
+        return {source.topic_field: source.name for source in self.sources}
+
+    @property
+    def key(self) -> Column:
+        """The join key, under the driver's name for it."""
+        return self.driver.key_column
+
+    @cached_property
+    def joined_names(self) -> Mapping[str, Mapping[str, str]]:
+        """The name of each field in `final_ui` and in changelog records, by source and field.
+
+        A name that is taken gets the source's name before it; ValueError if that is taken too.
+        """
+        key = self.key.name
+        taken = {key.lower()}
+        names: dict[str, dict[str, str]] = {}
+        for source in self.sources:
+            names[source.name] = {source.key: key}
+            for column in source.fields:
+                if column.name == source.key:
+                    continue
+                name = column.name
+                if name.lower() in taken:
+                    name = f"{source.name}_{column.name}"
+                if name.lower() in taken:
+                    raise ValueError(
+                        f"sources.{source.name}.fields.{column.name}: {FINAL} has columns"
+                        f" {column.name} and {name} already; rename the field, with a path"
+                    )
+                taken.add(name.lower())
+                names[source.name][column.name] = name
+        return names
+
+    @cached_property
+    def joined_columns(self) -> tuple[Column, ...]:
+        """The columns of `final_ui`: the key, the driver's other fields, those of each lookup."""
+        columns = [Column(self.key.name, self.key.type)]
+        for source in self.sources:
+            names = self.joined_names[source.name]
+            columns += [
+                Column(names[c.name], c.type) for c in source.fields if c.name != source.key
+            ]
+        return tuple(columns)
+
+    @cached_property
+    def tables(self) -> dict[str, TableSpec]:
+        """All tables that viewers may read, by name."""
+        fields = {
+            source.table: tuple(Column(c.name, c.type) for c in source.fields)
+            for source in self.sources
+        }
+        data = {**fields, FINAL: self.joined_columns, REJECTS: _REJECT_COLUMNS}
+        topics = (*(Column(s.topic_field, "string") for s in self.sources), _JOIN_COLUMN)
+        system = {
+            STATUS: (*topics, *_STATUS_COLUMNS),
+            LOGS: _LOG_COLUMNS,
+            CONTROL: (*topics, *_CONTROL_COLUMNS),
+            GENERATIONS: (Column("generation", "int64"), *topics, *_GENERATION_COLUMNS),
+        }
+        return {
+            **{
+                name: TableSpec(name, (*columns, ID, TS), data=True)
+                for name, columns in data.items()
+            },
+            **{
+                name: TableSpec(name, (*columns, ID), data=False)
+                for name, columns in system.items()
+            },
+        }
+
+    @cached_property
+    def all_tables(self) -> dict[str, TableSpec]:
+        """All tables, also those for operators only."""
+        return self.tables | RESTRICTED
+
+    @cached_property
+    def data_tables(self) -> tuple[str, ...]:
+        """The names of the tables that belong to a generation."""
+        return tuple(name for name, table in self.tables.items() if table.data)
+
+    def choice(self, *topics: str, join: Join = "left") -> Choice:
+        """The choice of these topics, in the order of the sources."""
+        return Choice(dict(zip(self.source_names, topics, strict=True)), join)
+
+    def topic_cells(self, choice: Choice | None) -> dict[str, str | None]:
+        """A choice as cells of livejoin's own tables."""
+        topics: Mapping[str, str] = choice.topics if choice else {}
+        cells = {source.topic_field: topics.get(source.name) for source in self.sources}
+        return {**cells, _JOIN_COLUMN.name: choice.join if choice else None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Encode for the ledger and for clients."""
+        return {
+            "sources": [
+                {
+                    "name": source.name,
+                    "key": source.key,
+                    "fields": [
+                        {"name": c.name, "type": c.type, **({"path": c.path} if c.path else {})}
+                        for c in source.fields
+                    ],
+                }
+                for source in self.sources
+            ]
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "JoinSpec":
+        """Decode what `to_json` made."""
+        return cls(
+            tuple(
+                Source(
+                    source["name"],
+                    tuple(
+                        Column(c["name"], c["type"], c.get("path", "")) for c in source["fields"]
+                    ),
+                    source["key"],
+                )
+                for source in data["sources"]
+            )
+        )
 
 
-def start_time(start: str, now: float) -> float | None:
-    """The timestamp to read from; None for `earliest` and `latest`."""
-    if start in ("earliest", "latest"):
-        return None
-    age = age_seconds(start)
-    if age is not None:
-        return max(0.0, now - age)
-    return max(0.0, _parse_time(start))
-
-
-def age_seconds(text: str) -> float | None:
-    """Seconds of an age such as `1h` or `30d`; None if it is not an age."""
-    age = _AGE.fullmatch(text.strip().lower())
-    return int(age[1]) * _UNITS[age[2]].total_seconds() if age else None
-
-
-def _parse_time(text: str) -> float:
-    try:
-        # ASCII only: fromisoformat accepts any character between date and time
-        at = datetime.fromisoformat(text.encode("ascii").decode())
-        # UTC if there is no zone
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise ValueError(f"expected {START_EXPECTED}") from None
+# What is joined where the settings declare no sources.
+DEFAULT = JoinSpec(
+    (
+        Source(
+            "users", _parse_columns("userId string, name string, email string, age int64"), "userId"
+        ),
+        Source(
+            "accounts",
+            _parse_columns("userId string, accountType string, balance double"),
+            "userId",
+        ),
+    )
+)

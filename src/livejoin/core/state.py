@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from livejoin.core import format_versions
 from livejoin.core.generation import Generation, GenerationHealth, Offsets, Origin
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT, Choice, JoinSpec
 
 # Keys of the records in the ledger topic; each generation row has its own key.
 STATE_KEY = b"state"
@@ -162,12 +162,11 @@ class Reply:
         # that of format 2 has 12 digits and is below any time in ms
         return row_id(self.origin.offset) if order is None else f"{order:013d}"
 
-    def control_raw_row(self) -> dict[str, Any]:
+    def control_raw_row(self, spec: JoinSpec) -> dict[str, Any]:
         """The row of `control_raw`."""
         origin = self.origin
         return {
-            "usersTopic": origin.users,
-            "accountsTopic": origin.accounts,
+            **{source.topic_field: origin.topics.get(source.name) for source in spec.sources},
             "joinType": origin.join,
             "partition": origin.partition,
             "offset": origin.offset,
@@ -248,6 +247,7 @@ class State:
     monotonic: float = 0.0  # monotonic clock in seconds, like all times below
     swapped_monotonic: float = 0.0  # time of the last swap or rollback
     limits: Limits = field(default_factory=Limits)
+    spec: JoinSpec = DEFAULT  # of generations that are built from now on
     health: Mapping[int, GenerationHealth] = field(default_factory=dict)
     control_error: str = ""  # why control messages cannot be read
     cold_start_until: float = 0.0  # end of the grace period for the first query

@@ -14,9 +14,7 @@ def status_row(state: State) -> dict[str, Any]:
     """The row of `orchestrator_status`: the live choice, state, progress and message."""
     live, building = state.live, state.building
     return {
-        "usersTopic": live.choice.users if live else None,
-        "accountsTopic": live.choice.accounts if live else None,
-        "joinType": live.choice.join if live else None,
+        **(live.spec if live else state.spec).topic_cells(live.choice if live else None),
         "lastApplied": _iso(live.live_at) if live and live.live_at else None,
         "generation": live.number if live else None,
         "state": _status_name(state),
@@ -47,12 +45,9 @@ def ended_row(ended: EndedGeneration) -> dict[str, Any]:
 
 
 def _generation_row(generation: Generation, state: str, message: str) -> dict[str, Any]:
-    choice = generation.choice
     return {
         "generation": generation.number,
-        "usersTopic": choice.users,
-        "accountsTopic": choice.accounts,
-        "joinType": choice.join,
+        **generation.spec.topic_cells(generation.choice),
         "state": state,
         "by": generation.by,
         "requestedAt": int(generation.requested_at * 1000),

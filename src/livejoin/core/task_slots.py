@@ -23,9 +23,8 @@ def slot_shortage(state: State, fact: facts.MessageReceived, choice: Choice) -> 
 
 def slots_for(state: State, choice: Choice, fact: facts.MessageReceived) -> int:
     """Task slots that a choice needs, as far as its topics are known."""
-    return state.limits.slots_needed(
-        _partition_count(state, choice.users, fact) + _partition_count(state, choice.accounts, fact)
-    )
+    counts = (_partition_count(state, topic, fact) for topic in choice.topics.values())
+    return state.limits.slots_needed(sum(counts))
 
 
 def _partition_count(state: State, topic: str, fact: facts.MessageReceived) -> int:

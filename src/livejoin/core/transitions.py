@@ -78,7 +78,14 @@ def build(
         state = increment_tally(state, "superseded")
         state = end_generation(state, old, "superseded", f"by generation {number}")
     new = Generation(
-        number, choice, state.now, by, origin, start or {}, max_rows=state.limits.max_rows
+        number,
+        choice,
+        state.now,
+        by,
+        origin,
+        start or {},
+        max_rows=state.limits.max_rows,
+        spec=state.spec,
     )
     state = replace(state, building=new, last_number=number, desired=choice)
     return state.with_health(new, progressed_at=state.monotonic, requested_at=state.monotonic)

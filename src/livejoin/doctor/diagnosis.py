@@ -50,7 +50,7 @@ def _label(clusters: Clusters, cluster: Kafka) -> str:
 
 def _check_clusters(chosen: Settings, clusters: Clusters) -> Iterator[Finding]:
     sources = topics.SourceCheck(
-        clusters.data, (chosen.topics.users, chosen.topics.accounts), chosen.start_positions
+        clusters.data, tuple(chosen.initial_choice.topics.values()), chosen.start_positions
     )
     reached: dict[str, Kafka] = {}
     for cluster in clusters.each:

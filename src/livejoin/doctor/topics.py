@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core import spec
+from livejoin.core import start_position
 from livejoin.core.own_topics import NEEDED_CONFIGS, Kind
 from livejoin.doctor.findings import Finding, bad, failed, ok, warning
 from livejoin.errors import TopicError
@@ -97,7 +97,7 @@ def _source_warnings(
     cleanup = Cleanup.of(configs)
     if start == "latest":
         return
-    read_from = spec.start_time(start, time.time())
+    read_from = start_position.start_time(start, time.time())
     needed_s = _SHORT_S if read_from is None else time.time() - read_from
     rebuilt = "Every build reads the topic anew: rows that a table shows now may be missing then."
     if cleanup.is_compacted:

@@ -72,7 +72,7 @@ def bundled_with_latest(max_rows: int) -> Column:
     shared = [*_shared_members(account), F.lit(","), _version_member(account)]
     bundles = bundle_records(users, position_text, shared, max_rows, growing=True)
     return F.when(
-        is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(account)), bundles
+        is_from_source(spec.DEFAULT.lookups[0]) & worth_bundling(users, _row_text(account)), bundles
     )
 
 
@@ -92,8 +92,11 @@ def bundled_pairs(max_rows: int, *, outer: bool) -> Column:
         )
         of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
     return F.when(
-        is_from_source(spec.ACCOUNTS) & worth_bundling(users, _row_text(event)), of_account
-    ).when(is_from_source(spec.USERS) & worth_bundling(accounts, _row_text(event)), of_user)
+        is_from_source(spec.DEFAULT.lookups[0]) & worth_bundling(users, _row_text(event)),
+        of_account,
+    ).when(
+        is_from_source(spec.DEFAULT.driver) & worth_bundling(accounts, _row_text(event)), of_user
+    )
 
 
 def worth_bundling(rows: Column, shared: Column) -> Column:

@@ -54,20 +54,20 @@ def event_columns(_session: SparkSession) -> tuple[Column, Column]:
     state.
     """
     row, reason, source = F.col("row"), F.col("reason"), F.col("source")
-    has_key = row[spec.JOIN_KEY].isNotNull()
-    key = F.when(has_key, _json_members(row[spec.JOIN_KEY].alias(spec.JOIN_KEY)))
+    has_key = row[spec.DEFAULT.key.name].isNotNull()
+    key = F.when(has_key, _json_members(row[spec.DEFAULT.key.name].alias(spec.DEFAULT.key.name)))
     keyless_group = F.concat(F.lit("-"), source, F.lit("-"), PARTITION)
     raw_start = F.base64(F.substring("value", 1, parse.REJECT_RAW_BYTES))
     raw = F.translate(raw_start, "\r\n", "").alias("raw")  # Spark breaks base64 into lines
     position = (PARTITION, OFFSET, TS)
     reject = _json_members("source", "topic", *position, "reason", raw)
-    cells = (row[c.name].alias(c.name) for c in parse.FIELDS if c.name != spec.JOIN_KEY)
+    cells = (row[c.name].alias(c.name) for c in parse.FIELDS if c.name != spec.DEFAULT.key.name)
     comma = F.when(has_key, F.lit(",")).otherwise(F.lit(""))
     text = F.when(reason.isNotNull(), reject).when(
         row.isNotNull(), _json_members(*cells, before=comma)
     )
     prefix = F.when(reason.isNotNull(), F.concat(F.lit(f"{spec.REJECTS}/"), source, F.lit("/")))
-    for one in spec.SOURCES:
+    for one in spec.DEFAULT.sources:
         prefix = prefix.when(row.isNotNull() & (source == one.name), F.lit(_table_prefix(one)))
     prefix = prefix.otherwise(F.concat(F.lit(f"{changelog.TOMBSTONES}/"), source, F.lit("/")))
     event = F.struct(prefix.alias(KEY_PREFIX), *VERSION_FIELDS, text.alias(TEXT))

@@ -46,7 +46,7 @@ def join_history(
     parsed = parse.parse_records(records, max_value_bytes)
     parsed = parsed.select(*event_columns(records.sparkSession))
     # Either the event or the account is null, so the sort does not carry an account twice.
-    account, event = row_of_source(spec.ACCOUNTS), F.col(events.EVENT)
+    account, event = row_of_source(spec.DEFAULT.lookups[0]), F.col(events.EVENT)
     split = parsed.select(
         events.GROUP,
         F.when(account.isNull(), event).alias(events.EVENT),
@@ -57,16 +57,16 @@ def join_history(
         .withColumn(_KEY_HASH, F.hash(events.GROUP))
         .select(
             events.GROUP,
-            F.coalesce(events.EVENT, event_from_row(spec.ACCOUNTS, F.col(_ACCOUNT))).alias(
-                events.EVENT
-            ),
+            F.coalesce(
+                events.EVENT, event_from_row(spec.DEFAULT.lookups[0], F.col(_ACCOUNT))
+            ).alias(events.EVENT),
             latest_row.latest(_ACCOUNT).over(by_key).alias(events.ACCOUNTS),
             # an event with a key that is no account is a users row
             F.count(events.EVENT).over(by_key).alias(_USER_COUNT),
         )
     )
     latest = F.col(events.ACCOUNTS)
-    joined = F.when(is_from_source(spec.USERS), joined_with_latest(stored_row(), latest))
+    joined = F.when(is_from_source(spec.DEFAULT.driver), joined_with_latest(stored_row(), latest))
     state = F.struct(F.col(events.GROUP).alias("key"), _bootstrap_value().alias("value"))
     written = F.array(
         _to_topic(changelog, joined),
@@ -144,9 +144,9 @@ def _bootstrap_value() -> Column:
         latest[latest_row.OFFSET] == event[latest_row.OFFSET]
     )
     no_row = F.lit(_SEPARATOR.join([""] * _ROW_CELLS))
-    user = F.when(row_of_source(spec.USERS).isNotNull(), _encode_row(stored_row()))
+    user = F.when(row_of_source(spec.DEFAULT.driver).isNotNull(), _encode_row(stored_row()))
     account_alone = F.when(
-        row_of_source(spec.ACCOUNTS).isNotNull() & is_latest & (user_count == 0), no_row
+        row_of_source(spec.DEFAULT.lookups[0]).isNotNull() & is_latest & (user_count == 0), no_row
     )
     account = F.when(latest.isNotNull(), _encode_row(latest)).otherwise(no_row)
     separator = F.lit(_SEPARATOR)

@@ -119,7 +119,7 @@ class HistoryJob:
 
     def _read_sources(self, spark: SparkSession) -> DataFrame:
         frames = []
-        for source in spec.SOURCES:
+        for source in spec.DEFAULT.sources:
             reading = self._generation.sources[source.name]
             options = self._clusters.data.spark_reader_options(self._job_group) | {
                 "assign": json.dumps({reading.topic: sorted(reading.start)}),

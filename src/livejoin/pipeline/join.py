@@ -90,15 +90,15 @@ def _columns(
     bundle_sizes: tuple[int, int],
 ) -> _Columns:
     """The aggregation's columns, the same for all topics. Cached for the reason in `parse`."""
-    user, account = row_of_source(spec.USERS), row_of_source(spec.ACCOUNTS)
+    user, account = row_of_source(spec.DEFAULT.driver), row_of_source(spec.DEFAULT.lookups[0])
     if with_bootstrap:
         rows = events.BOOTSTRAP_ROWS
         user = F.coalesce(user, F.col(f"{rows}.{events.BOOTSTRAP_USER}"))
         account = F.coalesce(account, F.col(f"{rows}.{events.BOOTSTRAP_ACCOUNT}"))
     accounts = latest_row.latest(account) if join == "left" else F.collect_list(account)
     # A users event changes its own row, an accounts event all rows of its user, others none.
-    touched = F.when(is_from_source(spec.USERS), F.array(stored_row())).when(
-        is_from_source(spec.ACCOUNTS), F.col(events.USERS)
+    touched = F.when(is_from_source(spec.DEFAULT.driver), F.array(stored_row())).when(
+        is_from_source(spec.DEFAULT.lookups[0]), F.col(events.USERS)
     )
     if with_bootstrap:
         touched = touched.when(_is_history(), _rows_changed_since_history())
@@ -107,7 +107,7 @@ def _columns(
         changed = F.transform(touched, lambda user: joined_with_latest(user, latest))
         changed = F.coalesce(bundled_with_latest(bundle_sizes[1]), changed)
     else:
-        new = F.when(is_from_source(spec.ACCOUNTS), F.array(stored_row())).otherwise(
+        new = F.when(is_from_source(spec.DEFAULT.lookups[0]), F.array(stored_row())).otherwise(
             F.col(events.ACCOUNTS)
         )
         outer = join == "left_outer"

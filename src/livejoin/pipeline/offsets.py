@@ -9,7 +9,7 @@ from confluent_kafka.admin import OffsetSpec
 from livejoin.core import spec
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
-from livejoin.core.spec import start_time
+from livejoin.core.start_position import start_time
 from livejoin.errors import GenerationUnrecoverable
 from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.kafka.records import (
@@ -94,14 +94,13 @@ def offsets_json(topic: str, by_partition: Offsets) -> str:
 
 
 def _describe_sources(kafka: Kafka, choice: spec.Choice) -> dict[str, Topic]:
-    names = {source.name: choice.topic(source.name) for source in spec.SOURCES}
-    found = kafka.describe(names.values())
-    for name in names.values():
+    found = kafka.describe(choice.topics.values())
+    for name in choice.topics.values():
         if name not in found:
             raise topic_not_found(name)
         if not found[name].readable:
             raise topic_not_authorized(name)
-    return {source: found[name] for source, name in names.items()}
+    return {source: found[name] for source, name in choice.topics.items()}
 
 
 def _start_offsets(kafka: Kafka, topic: Topic, start: str, ends: Offsets) -> dict[int, int]:

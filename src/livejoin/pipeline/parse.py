@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from livejoin.core import own_topics, spec
 
 # The fields of all sources; a name that two sources share has one type.
-FIELDS = tuple(dict.fromkeys(field for source in spec.SOURCES for field in source.fields))
+FIELDS = tuple(dict.fromkeys(field for source in spec.DEFAULT.sources for field in source.fields))
 
 REJECT_RAW_BYTES = 4096  # of a rejected value, shown in the rejects table
 _REASON_CHARS = 80  # of the offending value
@@ -160,8 +160,12 @@ def _parse_strictly(text: Column, max_value_bytes: int) -> Column:
 
 def _source_has_field(field: spec.Column) -> Column:
     """Whether the record's source has this field. Other fields of a value are ignored."""
-    having = [source.name for source in spec.SOURCES if field in source.fields]
-    return F.lit(col=True) if len(having) == len(spec.SOURCES) else F.col("source").isin(having)
+    having = [source.name for source in spec.DEFAULT.sources if field in source.fields]
+    return (
+        F.lit(col=True)
+        if len(having) == len(spec.DEFAULT.sources)
+        else F.col("source").isin(having)
+    )
 
 
 def _row_struct(cells: Iterable[Column]) -> Column:

@@ -169,7 +169,7 @@ class Queries:
         """Whether there are slots for an idle query. Without, it would make another query fail."""
         limits = Limits(slots=self._settings.task_slots, shuffle_partitions=self.shuffle_partitions)
         used = sum(limits.slots_needed(generation.partitions_read) for generation in running)
-        return used + limits.slots_needed(len(spec.SOURCES)) <= limits.slots
+        return used + limits.slots_needed(len(spec.DEFAULT.sources)) <= limits.slots
 
     @contextlib.contextmanager
     def idle_query(self, generation: Generation) -> Iterator[Callable[[], int]]:
@@ -254,7 +254,7 @@ class Queries:
         limits: RecordLimits,
     ) -> DataFrame:
         streams = []
-        for source in spec.SOURCES:
+        for source in spec.DEFAULT.sources:
             reading = generation.sources[source.name]
             start = reading.start if bootstrap_start is None else reading.after_pins
             stream = self._topic_stream(spark, reading.topic, start)
@@ -312,7 +312,7 @@ class Queries:
 
 def _schema_hash() -> str:
     """A short hash of the columns of the tables that a changelog fills."""
-    columns = [table.columns for table in spec.TABLES.values() if table.data]
+    columns = [table.columns for table in spec.DEFAULT.tables.values() if table.data]
     return hashlib.sha256(repr(columns).encode()).hexdigest()[:8]
 
 

@@ -23,7 +23,11 @@ SOURCES = {
     name: Reading(f"{name}_a", f"id-{name}", {0: 0}, {0: 9}) for name in ("users", "accounts")
 }
 GENERATION = Generation(
-    1, spec.Choice("users_a", "accounts_a"), 0.0, sources=SOURCES, changelog_id="id-changelog"
+    1,
+    spec.DEFAULT.choice("users_a", "accounts_a"),
+    0.0,
+    sources=SOURCES,
+    changelog_id="id-changelog",
 )
 NAMES = Names("x")
 
@@ -54,7 +58,9 @@ OF_A_GENERATION = {
         "accounts", replace(ACCOUNTS, topic_id="x")
     ),
     "another topic": _reading("users", replace(USERS, topic="users_b")),
-    "another join": replace(GENERATION, choice=spec.Choice("users_a", "accounts_a", "inner")),
+    "another join": replace(
+        GENERATION, choice=spec.DEFAULT.choice("users_a", "accounts_a", join="inner")
+    ),
 }
 
 
@@ -65,15 +71,15 @@ def test_the_fingerprint_covers_topics_and_join(what: str, tmp_path: Path) -> No
 
 
 def _with_a_column(patched: pytest.MonkeyPatch) -> None:
-    final = spec.TABLES[spec.FINAL]
+    final = spec.DEFAULT.tables[spec.FINAL]
     wider = replace(final, columns=(*final.columns, spec.Column("more", "string")))
-    patched.setitem(spec.TABLES, spec.FINAL, wider)
+    patched.setitem(spec.DEFAULT.tables, spec.FINAL, wider)
 
 
 def _with_another_type(patched: pytest.MonkeyPatch) -> None:
-    users = spec.TABLES["users_ui"]
+    users = spec.DEFAULT.tables["users_ui"]
     others = tuple(replace(c, type="double") if c.name == "age" else c for c in users.columns)
-    patched.setitem(spec.TABLES, "users_ui", replace(users, columns=others))
+    patched.setitem(spec.DEFAULT.tables, "users_ui", replace(users, columns=others))
 
 
 OF_THE_PROGRAM: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -31,7 +31,7 @@ def test_sources_that_cannot_be_reached_are_named_at_once(
     session = SparkDriver(SparkSettings(), lock=0, log=tmp_path / "log")
     session.close()  # any use of a JVM is an error
     queries = Queries(session, clusters, NAMES, str(tmp_path), SparkSettings())
-    start = {source.name: "earliest" for source in spec.SOURCES}
+    start = {source.name: "earliest" for source in spec.DEFAULT.sources}
     built = pipeline.Pipeline(clusters, NAMES, queries, start)
     with pytest.raises(KafkaUnavailable, match=r"cluster of the sources\) cannot be reached"):
-        built.resolve(Generation(1, spec.Choice("a", "b"), 0.0))
+        built.resolve(Generation(1, spec.DEFAULT.choice("a", "b"), 0.0))

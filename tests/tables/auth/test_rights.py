@@ -186,8 +186,8 @@ def test_viewers_are_not_told_of_it(server: RunningServer, auth: AuthFixture) ->
         found = server.request("/api/v1/tables", **auth.bearer(role)).json()["tables"]
         return [one["name"] for one in found]
 
-    assert listed("viewer") == list(spec.TABLES)
-    assert listed("operator") == list(spec.ALL_TABLES)
+    assert listed("viewer") == list(spec.DEFAULT.tables)
+    assert listed("operator") == list(spec.DEFAULT.all_tables)
 
 
 def test_over_the_socket_it_is_for_operators_too(server: RunningServer, auth: AuthFixture) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from livejoin.core.control_messages import FIELDS, MAX_BYTES, Request, TopicRules
+from livejoin.core import spec
+from livejoin.core.control_messages import MAX_BYTES, MessageRules, Request, known_fields
 from livejoin.core.decide import decide
 from livejoin.core.facts import CaughtUp, HistoryReplayed, LeaderStarted, SourcesResolved
 from livejoin.core.generation import Origin, Reading
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import Limits, Outcome, Reply, State
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.clusters import Clusters
@@ -72,7 +73,7 @@ def decide_next(
         new = until(lambda: control_messages(kafka)[before:], "the message")
         origin = Origin(new[0].offset() or 0, 1.0, "http", "{}", warnings=warnings)
         reply = Reply(origin, outcome, 1.0, reason, 7)
-        row = {**reply.control_raw_row(), "_id": reply.row_id}
+        row = {**reply.control_raw_row(spec.DEFAULT), "_id": reply.row_id}
         server.run_on_loop(lambda catalog: catalog.system.put_control_messages([row]))
 
     thread = threading.Thread(target=decide_on)
@@ -113,7 +114,7 @@ def test_the_answer_has_the_warnings_about_the_message(
 
 def test_the_row_of_an_earlier_leader_has_no_warnings(server: RunningServer, kafka: Kafka) -> None:
     row = Reply(Origin(len(control_messages(kafka)), 1.0, "kafka", "{}"), "accepted", 1.0)
-    written = {**row.control_raw_row(), "_id": row.row_id}
+    written = {**row.control_raw_row(spec.DEFAULT), "_id": row.row_id}
     del written["warnings"]
     server.run_on_loop(lambda catalog: catalog.system.put_control_messages([written]))
     assert post(server, "control", b"{}").json()["warnings"] == []
@@ -134,7 +135,7 @@ def test_requests_to_a_topic_of_several_partitions_are_in_one_order(
     kafka: Kafka, server: RunningServer
 ) -> None:
     """All in one partition: those of two could be read in any order."""
-    rules = TopicRules(Names("several"), "several.control")
+    rules = MessageRules(Names("several"), "several.control")
     kafka.create_topic(rules.control, partitions=5)
     signer = RequestSigner(kafka, rules.names)
     producer = ControlProducer(Clusters.single(kafka), rules, Limits(), Catalog(), signer)
@@ -147,7 +148,7 @@ def test_the_outcome_of_another_partition_is_not_taken_for_it(
 ) -> None:
     offset = len(control_messages(kafka))
     others = [
-        {**reply.control_raw_row(), "_id": reply.row_id}
+        {**reply.control_raw_row(spec.DEFAULT), "_id": reply.row_id}
         for partition in (1, 2)
         for reply in [
             Reply(
@@ -194,7 +195,7 @@ def test_control_routes_do_not_accept_get(path: str, server: RunningServer) -> N
 
 
 def live(users: str, accounts: str) -> State:
-    state = decide(State(), LeaderStarted(1.0, 1.0, Choice(users, accounts)))
+    state = decide(State(), LeaderStarted(1.0, 1.0, DEFAULT.choice(users, accounts)))
     state = decide(state, HistoryReplayed("t", {0: 0}, Request()))
     reading = Reading("x", "id", {0: 0, 1: 0}, {})
     state = decide(state, SourcesResolved(1, {"users": reading, "accounts": reading}))
@@ -227,7 +228,7 @@ def test_a_request_without_kafka_is_a_503_problem() -> None:
 
 def test_the_schema_of_control_messages_is_served(server: RunningServer) -> None:
     schema = server.request("/api/v1/schema/control.json").json()
-    assert set(schema["properties"]) == set(FIELDS)
+    assert set(schema["properties"]) == set(known_fields(spec.DEFAULT))
 
 
 def test_generations_are_listed_newest_first(server: RunningServer) -> None:

@@ -93,7 +93,7 @@ def test_arrow_is_a_stream_with_the_types_of_the_table(server: RunningServer) ->
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
-@pytest.mark.parametrize("table", spec.TABLES)
+@pytest.mark.parametrize("table", spec.DEFAULT.tables)
 def test_every_table_is_served_in_every_format(
     server: RunningServer, table: str, form: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from livejoin.core.control_messages import TopicRules
+from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names
 from livejoin.kafka.cluster import Topic
 from livejoin.kafka.records import OffsetRange
@@ -29,8 +29,8 @@ from livejoin.tables.http.topic_rows import (
 from tables.fake_kafka import FakeConsumer, FakeKafka, Message, Partitions
 from tables.live_server import run_server
 
-RULES = TopicRules(Names("livejoin"), "control")
-FEW = TopicRules(Names("livejoin"), "control", ("crm.*",))
+RULES = MessageRules(Names("livejoin"), "control")
+FEW = MessageRules(Names("livejoin"), "control", ("crm.*",))
 
 
 # --- rows

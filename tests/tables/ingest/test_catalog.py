@@ -23,7 +23,7 @@ from tables.samples import (
     user,
 )
 
-SYSTEM = tuple(name for name, table in spec.TABLES.items() if not table.data)
+SYSTEM = tuple(name for name, table in spec.DEFAULT.tables.items() if not table.data)
 
 
 class RecordingListener:

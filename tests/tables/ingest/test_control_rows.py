@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from livejoin.core import spec
 from livejoin.core.generation import Origin
 from livejoin.core.state import Outcome, Reply
 from livejoin.tables.ingest.store import Delta
@@ -34,7 +35,7 @@ def row(
     """A row as the ledger's log has it."""
     origin = Origin(offset, 1.0, "kafka", "{}", partition=partition, read_order=read_order)
     reply = Reply(origin, outcome, 1.0)
-    return {**reply.control_raw_row(), "_id": reply.row_id}
+    return {**reply.control_raw_row(spec.DEFAULT), "_id": reply.row_id}
 
 
 def _positions(tables: SystemTables) -> list[tuple[int, int]]:

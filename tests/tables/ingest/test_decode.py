@@ -93,7 +93,7 @@ def test_columns_have_the_order_and_types_of_the_table(table: str) -> None:
         "timestamp": pa.timestamp("ms", "UTC"),
     }
     assert records.rows.schema == pa.schema(
-        [(column.name, arrow[column.type]) for column in spec.TABLES[table].columns]
+        [(column.name, arrow[column.type]) for column in spec.DEFAULT.tables[table].columns]
     )
 
 

@@ -321,7 +321,7 @@ def test_a_changelog_created_later_gets_its_end_offset_at_the_next_ledger_write(
     assert served_seqs == [0, 500]
 
 
-NEWER = b'{"format": 4, "live": "means something else"}'
+NEWER = b'{"format": 5, "live": "means something else"}'
 FOREIGN = [
     b"[]",
     b"{}",
@@ -386,7 +386,7 @@ def test_records_of_a_newer_format_do_not_stop_the_follower(log: FakeKafka) -> N
         steps(
             (lambda: catalog.generation == 1, lambda: log.write(NAMES.logs, line(1, "before"))),
             (lambda: log_messages(catalog) == ["before"], write_newer_format),
-            (lambda: "format 4" in catalog.stale_reason, write_newer_records),
+            (lambda: "format 5" in catalog.stale_reason, write_newer_records),
             (lambda: row_count(catalog) == 2, do_nothing),
         ),
         "the served generation is still updated",
@@ -403,7 +403,7 @@ def test_log_lines_skipped_under_a_newer_leader_are_read_after_it_is_gone(log: F
         catalog,
         steps(
             (
-                lambda: "format 4" in catalog.stale_reason,
+                lambda: "format 5" in catalog.stale_reason,
                 lambda: log.write(NAMES.ledger, *ledger_records(State(live=generation_of(1, 0)))),
             ),
             (lambda: log_messages(catalog) == ["meanwhile"], do_nothing),
@@ -448,7 +448,7 @@ def test_a_restarted_follower_that_cannot_read_the_ledgers_format_goes_on_servin
         catalog,
         steps(
             (lambda: catalog.generation == 1, lambda: log.write(NAMES.ledger, (STATE_KEY, NEWER))),
-            (lambda: "format 4" in catalog.stale_reason, log.fail.set),
+            (lambda: "format 5" in catalog.stale_reason, log.fail.set),
             (
                 lambda: not log.fail.is_set(),
                 lambda: log.write(NAMES.changelog(1), *rows(2)[1:]),

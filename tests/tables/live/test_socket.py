@@ -176,7 +176,7 @@ def test_every_heartbeat_matches_the_viewers_rows_at_that_moment(server: Running
 
 
 def test_a_cutover_is_one_frame_with_all_data_tables(server: RunningServer) -> None:
-    with server.viewer(*spec.TABLES) as viewer:
+    with server.viewer(*spec.DEFAULT.tables) as viewer:
         viewer.next_frame()
         server.follow(live(1, next_one=2))
         server.apply(2, 2, user(7), final(7, "Grace"))

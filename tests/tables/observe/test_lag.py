@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.names import Names
-from livejoin.core.spec import Choice
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import State
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import Topic
@@ -27,7 +27,7 @@ READINGS = {
     "users": Reading("u", "id-u", {0: 0, 1: 100}, {}),
     "accounts": Reading("a", "id-a", {0: 0}, {}),
 }
-LIVE = Generation(1, Choice("u", "a"), 0.0, sources=READINGS, ready_at=0)
+LIVE = Generation(1, DEFAULT.choice("u", "a"), 0.0, sources=READINGS, ready_at=0)
 TIMED_OUT = KafkaError(KafkaError._TIMED_OUT)
 NOTHING_READ = ServedGeneration(LIVE, {})
 
@@ -140,7 +140,7 @@ def test_after_a_failure_or_a_cutover_no_lag_is_known() -> None:
     assert tracker.by_source(NOTHING_READ) == {}
     tracker.record_ends(NOTHING_READ, {"accounts": {0: 10}})
     assert tracker.by_source(NOTHING_READ)
-    other = Generation(2, Choice("u", "a"), 0.0, sources=READINGS)
+    other = Generation(2, DEFAULT.choice("u", "a"), 0.0, sources=READINGS)
     assert tracker.by_source(ServedGeneration(other, {})) == {}
 
 

@@ -50,7 +50,7 @@ def test_the_records_by_outcome_are_exported(server: RunningServer) -> None:
             for what in ("read", "rows", "rejects", "tombstones")
         ]
         assert counts == [rows + rejects + tombstones, rows, rejects, tombstones]
-    rows_of = {t: value(samples, "livejoin_table_rows", table=t) for t in spec.TABLES}
+    rows_of = {t: value(samples, "livejoin_table_rows", table=t) for t in spec.DEFAULT.tables}
     assert rows_of["users_ui"] == 2
     assert rows_of["orchestrator_status"] == 1
     assert value(samples, "livejoin_freshness_seconds") > 1_000_000  # the rows have times of 1970

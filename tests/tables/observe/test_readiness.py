@@ -112,7 +112,7 @@ def test_unreachable_kafka_is_the_reason_if_nothing_can_be_served() -> None:
 
 
 def test_a_newer_ledger_format_is_reported_and_the_rows_are_served() -> None:
-    why = "the ledger has format 4, this livejoin knows up to 3"
+    why = "the ledger has format 5, this livejoin knows up to 4"
     with run_server() as server:
         server.run_on_loop(lambda catalog: catalog.set_newer_format(why))
         assert server.request("/readyz").json()["detail"] == why

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 
 from livejoin.core import control_messages, facts
 from livejoin.core.control_decisions import resolve_choice
-from livejoin.core.control_messages import MAX_BYTES, InvalidMessage, TopicRules
+from livejoin.core.control_messages import MAX_BYTES, InvalidMessage, MessageRules
 from livejoin.core.control_records import BY_HEADER, CLIENT_HEADER, SIGNATURE_HEADER, parse_record
 from livejoin.core.json_object import parse_object
 from livejoin.core.names import Names
@@ -155,7 +155,7 @@ class ControlProducer:
     def __init__(
         self,
         clusters: Clusters,
-        rules: TopicRules,
+        rules: MessageRules,
         limits: Limits,
         catalog: Catalog,
         signer: "RequestSigner",
@@ -238,7 +238,7 @@ class ControlProducer:
         self, request: control_messages.Request, state: State
     ) -> dict[str, facts.TopicInfo | str]:
         choice = resolve_choice(state, request)
-        names = {*request.topics, *((choice.users, choice.accounts) if choice else ())}
+        names = {*request.topics.values(), *(choice.topics.values() if choice else ())}
         topics = self._clusters.data.describe_readable(sorted(names))
         return {
             name: topic if isinstance(topic, str) else self._measure(topic)

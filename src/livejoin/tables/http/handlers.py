@@ -86,7 +86,11 @@ class CatalogRoutes:
 
 def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
     """Return the tables that the caller may read."""
-    return spec.ALL_TABLES if role_includes(identity_of(request).role, "operator") else spec.TABLES
+    return (
+        spec.DEFAULT.all_tables
+        if role_includes(identity_of(request).role, "operator")
+        else spec.DEFAULT.tables
+    )
 
 
 class TopicRoutes:
@@ -133,7 +137,9 @@ class DocumentRoutes:
 
     async def control_schema(self, _request: Request) -> Response:
         """Return the JSON Schema of a control message."""
-        return JSONResponse(control_messages.MESSAGE_SCHEMA, media_type="application/schema+json")
+        return JSONResponse(
+            control_messages.message_schema(spec.DEFAULT), media_type="application/schema+json"
+        )
 
 
 def _engine_folder() -> Path:

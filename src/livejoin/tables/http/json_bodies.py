@@ -83,8 +83,10 @@ def _row_schema_name(table: str) -> str:
 
 def schemas() -> Json:
     """Return all schemas by name."""
-    status = {c.name: _TYPES[c.type] for c in spec.TABLES[spec.STATUS].columns if c != spec.ID}
-    generation = spec.TABLES[spec.GENERATIONS].columns[:-1]  # without `_id`
+    status = {
+        c.name: _TYPES[c.type] for c in spec.DEFAULT.tables[spec.STATUS].columns if c != spec.ID
+    }
+    generation = spec.DEFAULT.tables[spec.GENERATIONS].columns[:-1]  # without `_id`
     counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
     behind = _object(
         **counts["properties"],
@@ -102,14 +104,16 @@ def schemas() -> Json:
         },
         **{
             _row_schema_name(name): _row_schema(table.columns)
-            for name, table in spec.ALL_TABLES.items()
+            for name, table in spec.DEFAULT.all_tables.items()
         },
         "Table": _object(
-            table={"enum": list(spec.ALL_TABLES)},
+            table={"enum": list(spec.DEFAULT.all_tables)},
             generation=_NULLABLE_INTEGER,
             seq=COUNT,
             total={**COUNT, "description": "rows after the filter, before limit and offset"},
-            rows=_list({"anyOf": [ref(_row_schema_name(name)) for name in spec.ALL_TABLES]}),
+            rows=_list(
+                {"anyOf": [ref(_row_schema_name(name)) for name in spec.DEFAULT.all_tables]}
+            ),
         ),
         "Tables": _object(
             generation=_NULLABLE_INTEGER,
@@ -126,7 +130,7 @@ def schemas() -> Json:
             **status,
             viewers=COUNT,
             stale={**_NULLABLE_STRING, "description": "why the rows may be stale"},
-            sources=_object(**{source.name: counts for source in spec.SOURCES}),
+            sources=_object(**{source.name: counts for source in spec.DEFAULT.sources}),
             capped={
                 "type": "object",
                 "description": "tables at the `max_rows` limit: number of rows and oldest `_ts`",
@@ -139,7 +143,7 @@ def schemas() -> Json:
             generation=_NULLABLE_INTEGER,
             seq=COUNT,
             viewers=COUNT,
-            sources=_object(**{source.name: behind for source in spec.SOURCES}),
+            sources=_object(**{source.name: behind for source in spec.DEFAULT.sources}),
             matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
             lagTrouble={**_NULLABLE_STRING, "description": "why the lag is unknown"},
             standbyUntil={
@@ -188,7 +192,7 @@ def schemas() -> Json:
             warnings=_list(TEXT),
         ),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
-        "ControlMessage": control_messages.MESSAGE_SCHEMA,
+        "ControlMessage": control_messages.message_schema(spec.DEFAULT),
         "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
         "SignIn": {
             "type": "object",

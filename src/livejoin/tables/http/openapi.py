@@ -128,7 +128,7 @@ def table_query() -> Json:
         path_parameter(
             "name",
             "table name; audit requires operator",
-            {"enum": list(spec.ALL_TABLES)},
+            {"enum": list(spec.DEFAULT.all_tables)},
             spec.FINAL,
         ),
         query_parameter("format", "default: json", {"enum": list(FORMATS)}, "json"),

@@ -43,7 +43,7 @@ async def table_response(
         )
     parsed = query.parse(parameters, catalog.store(name).schema)
     # livejoin's own tables are not in the changelog, so `seq` does not count their changes
-    is_data_table, store = spec.ALL_TABLES[name].data, catalog.store(name)
+    is_data_table, store = spec.DEFAULT.all_tables[name].data, catalog.store(name)
     version = [catalog.generation, catalog.seq] if is_data_table else [store.hash]
     tag = _etag(name, parameters, version)
     # a cache may store it, and must revalidate

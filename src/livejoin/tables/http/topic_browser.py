@@ -19,7 +19,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core.control_messages import TopicRules, excerpt, is_topic_name
+from livejoin.core.control_messages import MessageRules, excerpt, is_topic_name
 from livejoin.errors import AskError, KafkaUnavailable
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.clusters import Clusters
@@ -45,7 +45,7 @@ _MAX_CONCURRENT = 2  # a peek creates a Kafka consumer and occupies a worker thr
 class TopicBrowser:
     """Queries Kafka about topics, with limited concurrency."""
 
-    def __init__(self, clusters: Clusters, rules: TopicRules) -> None:
+    def __init__(self, clusters: Clusters, rules: MessageRules) -> None:
         self._clusters = clusters
         self._rules = rules
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from livejoin.core.control_messages import InvalidMessage, TopicRules, excerpt, nesting_depth
+from livejoin.core.control_messages import InvalidMessage, MessageRules, excerpt, nesting_depth
 from livejoin.core.names import nearest
 from livejoin.errors import TopicMissing
 from livejoin.kafka.cluster import Topic
@@ -42,7 +42,7 @@ class TopicSize(NamedTuple):
     trouble: str | None = None
 
 
-def topic_kind(topic: str, rules: TopicRules) -> TopicKind | None:
+def topic_kind(topic: str, rules: MessageRules) -> TopicKind | None:
     """Return how livejoin uses a topic; None if it is hidden."""
     if topic == rules.control:
         return "control"
@@ -57,7 +57,7 @@ def topic_kind(topic: str, rules: TopicRules) -> TopicKind | None:
     return "data"
 
 
-def topic_row(topic: Topic, size: TopicSize, rules: TopicRules) -> dict[str, Any]:
+def topic_row(topic: Topic, size: TopicSize, rules: MessageRules) -> dict[str, Any]:
     """Return the row of a topic in the list."""
     return {
         "name": topic.name,

@@ -24,7 +24,7 @@ from livejoin.tables.ingest.system_tables import SystemTables
 from livejoin.tables.observe.lag import Lag, ServedGeneration
 from livejoin.tables.observe.liveness import Liveness
 
-DATA_TABLES = tuple(name for name, table in spec.TABLES.items() if table.data)
+DATA_TABLES = tuple(name for name, table in spec.DEFAULT.tables.items() if table.data)
 _MAX_REWRITES = 1000  # per generation and scan
 
 
@@ -54,7 +54,7 @@ class Catalog:
         self._rejects_kept = rejects_kept
         self._viewer_rows = viewer_rows
         self._generations: dict[int, GenerationTables] = {}
-        self._empty = GenerationTables(Generation(0, spec.Choice("", ""), 0.0), rejects_kept)
+        self._empty = GenerationTables(Generation(0, spec.Choice({}), 0.0), rejects_kept)
         self._served: GenerationTables = self._empty
         self.listeners: list[ChangeListener] = []
         self.system = SystemTables(self._notify, logs_kept=logs_kept, control_kept=control_kept)
@@ -274,7 +274,7 @@ class GenerationTables:
         self.seq = 0  # the next changelog offset
         self.newest_ts = 0  # source time in ms
         self.progress = ReadProgress()
-        rejects = Cap(rejects_kept, groups=tuple(source.name for source in spec.SOURCES))
+        rejects = Cap(rejects_kept, groups=tuple(source.name for source in spec.DEFAULT.sources))
         rows = Cap(generation.max_rows, null_rows=generation.choice.join == "left_outer")
         self.stores = {
             name: Store(SCHEMAS[name], rejects if name == spec.REJECTS else rows)

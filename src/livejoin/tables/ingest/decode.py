@@ -45,10 +45,12 @@ _IDS, _ROWS, _NEXT, _END = (
 
 def schema(table: str) -> pa.Schema:
     """The Arrow schema of a table as viewers receive it, including `_id` and `_ts`."""
-    return pa.schema([(c.name, _ARROW_TYPES[c.type]) for c in spec.ALL_TABLES[table].columns])
+    return pa.schema(
+        [(c.name, _ARROW_TYPES[c.type]) for c in spec.DEFAULT.all_tables[table].columns]
+    )
 
 
-SCHEMAS = {name: schema(name) for name in spec.ALL_TABLES}
+SCHEMAS = {name: schema(name) for name in spec.DEFAULT.all_tables}
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,9 @@ def decode_chunk(generation: int, seq: int, records: Sequence[RawRecord]) -> Chu
     for bundled, group in groupby(records, _is_bundle):
         if bundled:
             bundles = [(key.decode().split("/", 2)[1], value) for key, value in group]
-            batches += [(t, decode_bundle(t, value)) for t, value in bundles if t in spec.TABLES]
+            batches += [
+                (t, decode_bundle(t, value)) for t, value in bundles if t in spec.DEFAULT.tables
+            ]
             continue
         ids: dict[str, list[str]] = defaultdict(list)
         values: dict[str, list[bytes]] = defaultdict(list)
@@ -100,7 +104,7 @@ def decode_chunk(generation: int, seq: int, records: Sequence[RawRecord]) -> Chu
             values[table].append(value)
         for table, row_ids in ids.items():
             all_ids[table] += row_ids
-        known = [table for table in ids if table in spec.TABLES]
+        known = [table for table in ids if table in spec.DEFAULT.tables]
         batches += [(table, decode_records(table, ids[table], values[table])) for table in known]
     return Chunk(generation, seq, batches, read_offsets(all_ids))
 
@@ -207,7 +211,7 @@ def _scalar(value: Any, column: spec.Column) -> pa.Scalar:
 
 
 def _data_columns(table: str) -> list[spec.Column]:
-    return [c for c in spec.TABLES[table].columns if c not in (spec.ID, spec.TS)]
+    return [c for c in spec.DEFAULT.tables[table].columns if c not in (spec.ID, spec.TS)]
 
 
 def _read_json_lines(lines: bytes, line_schema: pa.Schema) -> pa.Table:

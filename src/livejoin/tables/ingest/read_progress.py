@@ -40,8 +40,8 @@ def read_offsets(ids: Mapping[str, Sequence[str]]) -> dict[SourcePartition, Read
     """The input offsets that changelog records stand for, from their row IDs by table."""
     by_source: dict[str, list[tuple[list[str], int]]] = {}
     for table, row_ids in ids.items():
-        if table in spec.SOURCE_OF_TABLE:
-            by_source.setdefault(spec.SOURCE_OF_TABLE[table], []).append((list(row_ids), 0))
+        if table in spec.DEFAULT.source_of_table:
+            by_source.setdefault(spec.DEFAULT.source_of_table[table], []).append((list(row_ids), 0))
         elif table in _KIND_OF_TABLE:
             mixed: dict[str, list[str]] = {}
             for row_id in row_ids:
@@ -166,7 +166,9 @@ class ReadProgress:
 
     def __init__(self) -> None:
         self._offsets: dict[SourcePartition, OffsetSet] = {}
-        self._counts = {source.name: np.zeros(len(KINDS), np.int64) for source in spec.SOURCES}
+        self._counts = {
+            source.name: np.zeros(len(KINDS), np.int64) for source in spec.DEFAULT.sources
+        }
         self.positions: SourceOffsets = {}  # replaced as a whole: other threads read it
 
     def add(self, read: Mapping[SourcePartition, ReadOffsets]) -> None:

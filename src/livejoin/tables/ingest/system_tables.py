@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 Row = Mapping[str, Any]
 OnChange = Callable[[str, Delta], None]
-_STATUS_COLUMNS = [column.name for column in spec.TABLES[spec.STATUS].columns]
+_STATUS_COLUMNS = [column.name for column in spec.DEFAULT.tables[spec.STATUS].columns]
 _EMPTY_STATUS = dict.fromkeys(name for name in _STATUS_COLUMNS if not name.startswith("_"))
 _CELL_TYPES: Mapping[spec.Type, tuple[type, ...]] = {
     "string": (str,),
@@ -271,5 +271,5 @@ def _has_position(row: Row) -> bool:
 
 def _matches_columns(table: str, row: Row) -> bool:
     """Whether the cells have the types of their columns; other fields are ignored."""
-    cells = ((row.get(c.name), _CELL_TYPES[c.type]) for c in spec.TABLES[table].columns)
+    cells = ((row.get(c.name), _CELL_TYPES[c.type]) for c in spec.DEFAULT.tables[table].columns)
     return all(cell is None or isinstance(cell, types) for cell, types in cells)

@@ -128,7 +128,7 @@ class Broadcaster:
         if not self.viewers:
             return
         parts = self._cutover_parts() if is_cutover else []
-        for table in (t for t in spec.ALL_TABLES if t in upserts or removed.get(t)):
+        for table in (t for t in spec.DEFAULT.all_tables if t in upserts or removed.get(t)):
             rows = pa.Table.from_batches(upserts.get(table, ()), self._catalog.store(table).schema)
             parts += frames.encode_changes(table, rows, list(removed.get(table, ())))
         self.broadcast("cutover" if is_cutover else "data", parts, changed_at)
@@ -203,7 +203,7 @@ class FrameCache:
         seen, now = viewer.cursor, self.cursor()
         since = seen.seq if seen and now and seen.generation == now.generation else None
         parts: list[EncodedPart] = []
-        for table in spec.ALL_TABLES:
+        for table in spec.DEFAULT.all_tables:
             if table not in viewer.tables or (table in DATA_TABLES and seen and now is None):
                 continue  # while nothing is live, viewers keep their rows
             changed = (

@@ -100,7 +100,11 @@ class LiveSocket:
         limit = SubscriptionLimit()
         cleanup = contextlib.ExitStack()
         identity = cleanup.enter_context(self._open_sockets.track(socket))
-        tables = spec.ALL_TABLES if role_includes(identity.role, "operator") else spec.TABLES
+        tables = (
+            spec.DEFAULT.all_tables
+            if role_includes(identity.role, "operator")
+            else spec.DEFAULT.tables
+        )
         try:
             first = await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S)
             subscription = parse_subscription(first, tables)

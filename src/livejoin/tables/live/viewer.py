@@ -118,7 +118,7 @@ class Viewer:
         self.wake.set()
 
 
-def parse_subscription(text: str, known: Collection[str] = spec.TABLES) -> Subscription:
+def parse_subscription(text: str, known: Collection[str] = spec.DEFAULT.tables) -> Subscription:
     """Parse a viewer's message; `known` are the tables it may read."""
     message = parse_object(text)
     if message is None or "subscribe" not in message:

@@ -139,7 +139,10 @@ class Figures:
                 counted_at, counted, matches = self._last_matches
                 if counted == version or (counted[0] == version[0] and now - counted_at < _CACHE_S):
                     return matches
-            tables = [catalog.store(s.table).freeze() for s in (spec.USERS, spec.ACCOUNTS)]
+            tables = [
+                catalog.store(s.table).freeze()
+                for s in (spec.DEFAULT.driver, spec.DEFAULT.lookups[0])
+            ]
             matches = await run_in_threadpool(
                 lambda: count_matches(*(frozen.table() for frozen in tables))
             )
@@ -149,7 +152,7 @@ class Figures:
 
 def count_matches(users: pa.Table, accounts: pa.Table) -> dict[str, int]:
     """How many users have an account, and how many have none. Null never matches."""
-    known = pc.unique(accounts.column(spec.JOIN_KEY)).drop_null()
-    matches = pc.is_in(users.column(spec.JOIN_KEY), value_set=known)
+    known = pc.unique(accounts.column(spec.DEFAULT.key.name)).drop_null()
+    matches = pc.is_in(users.column(spec.DEFAULT.key.name), value_set=known)
     matched = pc.sum(matches).as_py() or 0
     return {"users": users.num_rows, "matched": matched, "unmatched": users.num_rows - matched}

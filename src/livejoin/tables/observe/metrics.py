@@ -92,7 +92,7 @@ class Metrics(Collector):
     def _table_metrics(self) -> Iterator[Metric]:
         catalog = self._catalog
         rows = GaugeMetricFamily("livejoin_table_rows", "Rows of a table", labels=["table"])
-        for table in spec.TABLES:
+        for table in spec.DEFAULT.tables:
             rows.add_metric([table], len(catalog.store(table)))
         yield rows
         if catalog.newest_ts is not None:
