@@ -19,6 +19,8 @@ from livejoin.cli import main
 from livejoin.cli.output import TableLayout, format_cell, format_table, format_time, wrap
 from livejoin.core import control_messages, spec
 from livejoin.errors import AskError
+from livejoin.kafka.range_reader import ScanLimits
+from livejoin.tables.http import topic_browser
 from livejoin.tables.ingest.catalog import Catalog
 from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RunningServer, run_server
@@ -30,6 +32,15 @@ KAFKA = FakeKafka(
         "users": {
             0: [Message(0, 4, b'{"userId": "u1"}', 1000)],
             1: [Message(1, 0, b"[\x1b[31m", 2000), Message(1, 1, None, 3000)],
+        },
+        "events": {
+            0: [
+                Message(0, 0, b'{"n": 0}', 1000, raw_headers=(("by", b"ada"), ("raw", b"\xff"))),
+                Message(0, 1, None, 2000),
+                *(Message(0, n, b'{"n": %d}' % n, 1000 * n, raw_key=b"k%d" % n) for n in (2, 3)),
+                Message(0, 4, b"x" * 5000, 5000),
+            ],
+            1: [Message(1, 0, b'{"n": 10}', 9000)],
         },
         "control": {0: []},
         "broken": {0: []},
@@ -128,6 +139,8 @@ def test_show_of_an_empty_table_prints_only_the_count(url: str) -> None:
         (["show", "users_ui", "--filter", "agee=1"], "Did you mean age?"),
         (["show", "users_ui", "--sort", "x", "--format", "csv"], 'sort: there is no column "x"'),
         (["peek", "usres"], "Did you mean users?"),
+        (["peek", "events", "--partition", "2"], "it has partitions 0 to 1"),
+        (["peek", "events", "--time", "soon"], "or an age such as 1h"),
     ],
 )
 def test_errors_from_the_server_are_raised(url: str, arguments: list[str], message: str) -> None:
@@ -137,7 +150,13 @@ def test_errors_from_the_server_are_raised(url: str, arguments: list[str], messa
 
 
 @pytest.mark.parametrize(
-    "arguments", [["show"], ["show", "t", "--limit", "-1"], ["peek", "t", "--count", "101"]]
+    "arguments",
+    [
+        ["show"],
+        ["show", "t", "--limit", "-1"],
+        ["peek", "t", "--count", "101"],
+        ["peek", "t", "--raw", "--output", "json"],
+    ],
 )
 def test_wrong_usage_exits_with_2(url: str, arguments: list[str]) -> None:
     assert _run(url, *arguments).exit_code == 2
@@ -153,9 +172,10 @@ def test_topics_lists_kind_partitions_records_and_newest(url: str) -> None:
     assert "Kafka failed on topic" in " ".join(lines[1])
     assert lines[2][:4] == ["control", "control", "1", "0"]
     assert lines[2][4].split() == ["–", "–"]
-    assert lines[3][:4] == ["users", "data", "2", "3"]
-    assert lines[3][4].split() == ["1970-01-01T00:00:03.000Z", "–"]
-    assert _json(url, "topics")["total"] == 3
+    assert lines[3][:4] == ["events", "data", "2", "6"]
+    assert lines[4][:4] == ["users", "data", "2", "3"]
+    assert lines[4][4].split() == ["1970-01-01T00:00:03.000Z", "–"]
+    assert _json(url, "topics")["total"] == 4
 
 
 def test_peek_prints_messages_and_why_a_value_is_not_a_record(url: str) -> None:
@@ -171,6 +191,47 @@ def test_peek_prints_messages_and_why_a_value_is_not_a_record(url: str) -> None:
     ]
     (message,) = _json(url, "peek", "users", "--count", "1")["messages"]
     assert (message["partition"], message["offset"], message["value"]) == (1, 1, None)
+
+
+def test_peek_reads_from_a_position_on_and_says_how_to_go_on(url: str) -> None:
+    done = _run(url, "peek", "events", "--partition", "0", "--offset", "0", "--count", "2")
+    assert done.stdout.splitlines() == [
+        "0/0  1970-01-01T00:00:01.000Z",
+        "    headers by=ada, raw=base64:/w==",
+        '    {"n": 0}',
+        "0/1  1970-01-01T00:00:02.000Z",
+        "    –",
+        "    null: a tombstone, which is counted and ignored",
+    ]
+    assert done.stderr == "2 messages; go on with --newer 0:2\n"
+    done = _run(url, "peek", "events", "--newer", "0:2", "--count", "1")
+    assert done.stdout.splitlines() == ["0/2  1970-01-01T00:00:02.000Z  key k2", '    {"n": 2}']
+    assert (
+        _run(url, "peek", "events", "--time", "1h").stderr
+        == "0 messages; go on with --newer 0:5,1:1\n"
+    )
+    older = _json(url, "peek", "events", "--older", "0:4,1:0", "--count", "1")["messages"]
+    assert [one["offset"] for one in older] == [3]
+
+
+def test_peek_searches_and_prints_raw_values(url: str) -> None:
+    found = _run(url, "peek", "events", "--search", "K3", "--raw")
+    assert (found.stdout, found.stderr) == ('{"n": 3}\n', "1 message\n")
+    raw = _run(
+        url, "peek", "events", "--time", "earliest", "--raw", "--count", "4", "--partition", "0"
+    )
+    assert raw.stdout == '{"n": 0}\n{"n": 2}\n{"n": 3}\n', "a tombstone has no value"
+    cut = _run(url, "peek", "events", "--search", "xxx", "--raw")
+    assert (cut.stdout, cut.stderr) == (f"{'x' * 4096}\n", "1 message; 1 cut at 4 KiB\n")
+
+
+def test_a_search_that_was_limited_says_how_far_it_got(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_browser, "LIMITS", ScanLimits(seconds=9, records=4, size=1 << 20))
+    done = _run(url, "peek", "events", "--search", "nobody", "--partition", "0", "--count", "1")
+    back = "stopped after reading 2, back to 1970-01-01T00:00:03.000Z"
+    assert done.stderr == f"0 messages; {back}; go on with --older 0:3\n"
 
 
 # --- schema

@@ -67,8 +67,9 @@ class _HostileHandler(BaseHTTPRequestHandler):
             "messages": [{
                 "partition": HOSTILE, "offset": 1, "timestamp": HOSTILE,
                 "key": HOSTILE, "value": HOSTILE, "reason": HOSTILE,
+                "headers": [{"name": HOSTILE, "text": HOSTILE, "base64": None}],
             }],
-            "complete": True,
+            "complete": False, "scanned": HOSTILE, "reached": HOSTILE, "older": HOSTILE,
             "rows": [{HOSTILE: HOSTILE}],
             "generation": HOSTILE,
             "sources": {HOSTILE: {HOSTILE: HOSTILE}},

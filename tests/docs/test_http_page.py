@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from livejoin.tables.http import filters, query, topic_browser
+from livejoin.tables.http import filters, peek_request, query, topic_browser
 from livejoin.tables.http.routes import openapi_document
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
@@ -19,6 +19,7 @@ from tables.samples import chunk, final, live
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
 COMMANDS = re.findall(r"^    (curl .*)$", PAGE, re.MULTILINE)
+PEEK = PAGE.partition("### Messages of a topic")[2].partition("\n## ")[0]
 LANGUAGE = PAGE.partition("## The filter language")[2].partition("\n## ")[0]
 FILTERS = re.findall(r"^\| `([^|]+)` \|", LANGUAGE, re.MULTILINE)
 
@@ -79,4 +80,7 @@ def test_parameters_formats_and_limits_match_the_code() -> None:
     assert f"at most {filters.MAX_BYTES >> 10} KiB, {filters.MAX_COMPARISONS} comparisons" in PAGE
     assert f"and {filters.MAX_DEPTH} levels" in PAGE
     assert f"up to {topic_browser.MAX_TOPICS:,} topics" in PAGE
-    assert f"(1 to {topic_browser.MAX_MESSAGES}, 10 if left out)" in PAGE
+    assert [name for name in peek_request.PARAMETERS if f"\n| `{name}` |" not in PEEK] == []
+    assert f"1 to {peek_request.MAX_MESSAGES} | {peek_request.DEFAULT_MESSAGES} |" in PEEK
+    limits = topic_browser.LIMITS
+    assert f"{limits.records:,} messages, {limits.size >> 20} MiB or {limits.seconds} s" in PEEK

@@ -1,5 +1,6 @@
 """An in-memory Kafka for tests of topic lists and peeks."""
 
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
+from confluent_kafka.admin._listoffsets import TimestampSpec
 
 from livejoin.kafka.cluster import Kafka, Topic
 
@@ -25,6 +27,8 @@ class Message:
     raw: bytes | None = b"{}"
     timestamp_ms: int = 0
     eof: bool = False
+    raw_key: bytes | None = None
+    raw_headers: tuple[tuple[str, bytes | None], ...] = ()
 
     def error(self) -> KafkaError | None:
         return KafkaError(KafkaError._PARTITION_EOF) if self.eof else None
@@ -39,10 +43,13 @@ class Message:
         return TIMESTAMP_CREATE_TIME, self.timestamp_ms
 
     def key(self) -> bytes | None:
-        return None
+        return self.raw_key
 
     def value(self) -> bytes | None:
         return self.raw
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return list(self.raw_headers) or None
 
 
 Partitions = Mapping[int, list[Message]]
@@ -57,6 +64,7 @@ class FakeConsumer:
         default_factory=dict
     )  # end offsets, where they are not last offset + 1
     silent: bool = False
+    closed: bool = False
     read: list[tuple[int, int]] = field(default_factory=list)
     _pending: list[Message] = field(default_factory=list)
 
@@ -68,8 +76,13 @@ class FakeConsumer:
             end = self.ends.get(place.partition, messages[-1].at_offset + 1 if messages else 0)
             self._pending.append(Message(place.partition, end, eof=True))
 
-    def poll(self, _wait_s: float) -> Message | None:
+    def incremental_unassign(self, places: Iterable[TopicPartition]) -> None:
+        gone = {place.partition for place in places}
+        self._pending = [one for one in self._pending if one.in_partition not in gone]
+
+    def poll(self, wait_s: float) -> Message | None:
         if self.silent or not self._pending:
+            time.sleep(wait_s)  # as a consumer does
             return None
         message = self._pending.pop(0)
         if not message.eof:
@@ -78,21 +91,30 @@ class FakeConsumer:
 
     def close(self) -> None:
         self._pending = []
+        self.closed = True
 
 
 class FakeKafka(Kafka):
-    """Serves the given topics; those in `broken` have no leader, `unreadable` ones no READ."""
+    """Serves the given topics.
+
+    Those in `broken` have no leader, `unreadable` ones no READ; where it is `silent`, nothing can
+    be read of any.
+    """
 
     def __init__(
         self,
         topics: Mapping[str, Partitions],
         broken: Iterable[str] = (),
         unreadable: Iterable[str] = (),
+        *,
+        silent: bool = False,
     ) -> None:
         super().__init__({"bootstrap.servers": "nowhere"})
         self._topics = topics
         self._broken = set(broken)
         self._unreadable = set(unreadable)
+        self._silent = silent
+        self.readers: list[FakeConsumer] = []
 
     def append(self, topic: str, *messages: Message) -> None:
         """Add messages to partition 0 of a topic."""
@@ -115,7 +137,8 @@ class FakeKafka(Kafka):
         }
 
     def reader(self, *_given: Any, **_options: Any) -> Any:
-        return FakeConsumer(self._topics)
+        self.readers.append(FakeConsumer(self._topics, silent=self._silent))
+        return self.readers[-1]
 
     @property
     def admin(self) -> Any:
@@ -140,5 +163,8 @@ class FakeKafka(Kafka):
             return ListOffsetsResultInfo(messages[0].at_offset, -1, -1)
         if isinstance(spec, type(OffsetSpec.latest())):
             return ListOffsetsResultInfo(messages[-1].at_offset + 1, -1, -1)
+        if isinstance(spec, TimestampSpec):
+            later = (one for one in messages if one.timestamp_ms >= spec.timestamp)
+            return ListOffsetsResultInfo(next((one.at_offset for one in later), -1), -1, -1)
         newest = max(messages, key=Message.timestamp)
         return ListOffsetsResultInfo(newest.at_offset, newest.timestamp_ms, -1)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from livejoin import __version__
-from livejoin.cli import control, doctor, effective_settings, reading, tokens, topics_plan
+from livejoin.cli import control, doctor, effective_settings, peek, reading, tokens, topics_plan
 from livejoin.cli.console_log import configure_logging
 from livejoin.cli.options import Config, Insecure, Port, help_text
 from livejoin.cli.output import print_line
@@ -131,7 +131,7 @@ for _command in (
     reading.status,
     reading.tables,
     reading.show,
-    reading.peek,
+    peek.peek,
     control.send,
     control.preview,
     control.rollback,

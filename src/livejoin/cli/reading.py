@@ -1,4 +1,4 @@
-"""The commands that read from a running livejoin: status, tables, show, topics, peek."""
+"""The commands that read from a running livejoin: status, tables, show, topics."""
 
 import itertools
 import json
@@ -13,7 +13,6 @@ import typer
 from livejoin.cli import colours
 from livejoin.cli.options import Output, Url, endpoint
 from livejoin.cli.output import (
-    LONG_CELL_CHARS,
     TableLayout,
     display_width,
     escape_unprintable,
@@ -34,9 +33,6 @@ _VOLATILE = ("sources", "viewers", "capped")  # fields of the status that change
 
 TableArgument = Annotated[
     str, typer.Argument(help="Name of a table; `livejoin tables` lists them.")
-]
-TopicArgument = Annotated[
-    str, typer.Argument(help="Name of a topic; `livejoin topics` lists them.")
 ]
 Format = Annotated[
     Literal["table", "csv", "json", "ndjson"],
@@ -179,35 +175,6 @@ def topics(context: typer.Context, url: Url = DEFAULT_URL, output: Output = "tab
         print(line)
     if answer["total"] > len(rows):
         print_line(f"{len(rows)} of {answer['total']} topics", to_stderr=True)
-
-
-def peek(
-    topic: TopicArgument,
-    count: Annotated[int, typer.Option(min=1, max=100, help="Maximum number of messages.")] = 10,
-    url: Url = DEFAULT_URL,
-    output: Output = "table",
-) -> None:
-    """Print the newest messages of a Kafka topic.
-
-    Use it to see what a topic holds before you join it. Each message is printed with its
-    partition, offset, timestamp, key and value; a value that is not a JSON object is followed by
-    the reason.
-    """
-    path = f"api/v1/topics/{quote(topic, safe='')}/peek?count={count}"
-    answer = endpoint(url).call(path, expected_key="messages")
-    if output == "json":
-        print(json.dumps(answer))
-        return
-    for message in answer["messages"]:
-        key = f"  key {format_cell(message['key'])}" if message["key"] is not None else ""
-        position = f"{message['partition']}/{message['offset']}"
-        print_line(f"{position}  {message['timestamp'] or 'no timestamp'}{key}")
-        value = message["value"]
-        print(f"    {format_cell(value, LONG_CELL_CHARS)}")
-        if message["reason"]:
-            print(f"    {format_cell(message['reason'], LONG_CELL_CHARS)}")
-    if not answer["complete"]:
-        print("timed out before all messages were read", file=sys.stderr)
 
 
 def _get_status(url: str) -> dict[str, Any]:

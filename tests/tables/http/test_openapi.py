@@ -8,6 +8,7 @@ import pytest
 
 from livejoin.core import spec
 from livejoin.core.control_messages import MAX_BYTES
+from livejoin.tables.http import peek_request
 from livejoin.tables.http.query import PARAMETERS
 from livejoin.tables.http.routes import ROUTES, openapi_document
 from livejoin.tables.http.row_formats import FORMATS
@@ -102,13 +103,19 @@ def test_the_parameters_and_formats_of_a_table_query_are_documented() -> None:
     }
 
 
+def test_the_parameters_of_a_peek_are_documented() -> None:
+    operation = DOCUMENT["paths"]["/api/v1/topics/{name}/peek"]["get"]
+    described = {one["name"] for one in operation["parameters"] if one["in"] == "query"}
+    assert described == set(peek_request.PARAMETERS)
+
+
 def _example(path: str, **instead: str) -> str:
     """Return the URL of the documented example."""
     query: dict[str, Any] = {}
     for one in DOCUMENT["paths"][path]["get"].get("parameters", []):
         if one["in"] == "path":
             path = path.replace(f"{{{one['name']}}}", quote(str(one["example"])))
-        elif one["in"] == "query":
+        elif one["in"] == "query" and "example" in one:
             query[one["name"]] = one["example"]
     return f"{path}?{urlencode(query | instead)}"
 

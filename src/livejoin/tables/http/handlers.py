@@ -1,7 +1,9 @@
 """The objects whose methods handle requests; the table of routes names them."""
 
+import asyncio
 import importlib.util
 import json
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,12 @@ from livejoin.core import control_messages, spec
 from livejoin.core.tokens import role_includes
 from livejoin.tables.auth.authorization import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
-from livejoin.tables.http import query, row_formats
+from livejoin.tables.http import peek_request, query, row_formats
 from livejoin.tables.http.control_requests import ControlRoutes
 from livejoin.tables.http.json_bodies import Json
+from livejoin.tables.http.reject_reasons import add_reject_reasons
 from livejoin.tables.http.table_route import SnapshotReader, table_response
-from livejoin.tables.http.topic_browser import MAX_MESSAGES, TopicBrowser
+from livejoin.tables.http.topic_browser import TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.decode import SCHEMAS
 from livejoin.tables.live.socket import LiveSocket
@@ -96,8 +99,9 @@ def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
 class TopicRoutes:
     """The routes that query Kafka. Responses are ASCII, as messages may hold lone surrogates."""
 
-    def __init__(self, browser: TopicBrowser) -> None:
+    def __init__(self, browser: TopicBrowser, catalog: Catalog) -> None:
         self._browser = browser
+        self._catalog = catalog
 
     async def list_topics(self, request: Request) -> Response:
         """List the topics of the cluster."""
@@ -105,10 +109,26 @@ class TopicRoutes:
         return _ascii_json(await self._browser.list_topics())
 
     async def peek(self, request: Request) -> Response:
-        """Return the newest messages of a topic."""
-        parameters = query.parse_parameters(request.query_params.multi_items(), ("count",))
-        count = query.parse_count("count", parameters.get("count", "10"), 1, MAX_MESSAGES)
-        return _ascii_json(await self._browser.peek(request.path_params["name"], count))
+        """Return messages of a topic. What is read stops soon after the client has gone."""
+        parameters = query.parse_parameters(
+            request.query_params.multi_items(), peek_request.PARAMETERS
+        )
+        peek, topic = peek_request.parse_peek(parameters), request.path_params["name"]
+        cancelled = threading.Event()
+        watch = asyncio.create_task(_wait_until_gone(request))
+        watch.add_done_callback(lambda _: cancelled.set())
+        try:
+            body = await self._browser.peek(topic, peek, cancelled)
+        finally:
+            watch.cancel()
+        add_reject_reasons(body, self._catalog)
+        return _ascii_json(body)
+
+
+async def _wait_until_gone(request: Request) -> None:
+    """Wait until the client has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _ascii_json(content: Any) -> Response:

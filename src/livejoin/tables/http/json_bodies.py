@@ -169,15 +169,31 @@ def schemas() -> Json:
         ),
         "Peek": _object(
             topic=TEXT,
-            complete={"type": "boolean", "description": "false: the time limit was reached first"},
+            complete={"type": "boolean", "description": "false: a limit was reached first"},
+            scanned={**COUNT, "description": "messages read, found or not"},
+            reached={**_TIME, "description": "all messages up to here were read; null: all"},
+            older={**_NULLABLE_STRING, "description": "what precedes; null: nothing"},
+            newer={**TEXT, "description": "what follows"},
+            partitions=_list(_object(partition=COUNT, start=COUNT, end=COUNT)),
             messages=_list(
                 _object(
                     partition=COUNT,
                     offset=COUNT,
                     timestamp=_TIME,
                     key=_NULLABLE_STRING,
+                    keyBytes=_NULLABLE_INTEGER,
                     value=_NULLABLE_STRING,
                     valueBytes=_NULLABLE_INTEGER,
+                    cut={"type": "boolean", "description": "key or value were cut at 4 KiB"},
+                    headers=_list(
+                        _object(
+                            name=TEXT,
+                            text=_NULLABLE_STRING,
+                            base64={**_NULLABLE_STRING, "description": "a value not in UTF-8"},
+                            bytes=_NULLABLE_INTEGER,
+                        )
+                    ),
+                    headersLeftOut=COUNT,
                     parsed={"type": ["object", "null"]},
                     reason=_NULLABLE_STRING,
                 )

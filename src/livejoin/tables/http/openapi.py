@@ -8,7 +8,9 @@ from typing import Any
 
 from livejoin import __version__
 from livejoin.core import spec
+from livejoin.core.start_position import START_EXPECTED
 from livejoin.tables.http.json_bodies import COUNT, TEXT, Json, ref, schemas
+from livejoin.tables.http.peek_request import DEFAULT_MESSAGES, MAX_MESSAGES, MAX_SEARCH_CHARS
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.http.table_route import GENERATION_HEADER, SEQ_HEADER, TOTAL_HEADER
 
@@ -95,10 +97,10 @@ def operation(  # noqa: PLR0913 - one argument per part of an operation
     }
 
 
-def query_parameter(name: str, description: str, schema: Json, example: Any) -> Json:
-    """Return a parameter of the query."""
-    where = {"in": "query", "name": name, "description": description}
-    return {**where, "schema": schema, "example": example}
+def query_parameter(name: str, description: str, schema: Json, example: Any = None) -> Json:
+    """Return a parameter of the query; those of an operation that have an example fit together."""
+    where = {"in": "query", "name": name, "description": description, "schema": schema}
+    return where if example is None else {**where, "example": example}
 
 
 def path_parameter(name: str, description: str, schema: Json, example: str) -> Json:
@@ -153,3 +155,24 @@ def table_query() -> Json:
     }
     summary = "Rows of a table, filtered, sorted and paged."
     return operation("getTable", summary, {"200": rows}, others, parameters=parameters)
+
+
+def peek_parameters() -> list[Json]:
+    """Return the parameters of a peek."""
+    count = {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MAX_MESSAGES,
+        "default": DEFAULT_MESSAGES,
+    }
+    search = {**TEXT, "maxLength": MAX_SEARCH_CHARS}
+    return [
+        path_parameter("name", "topic name", TEXT, "users"),
+        query_parameter("count", "maximum number of messages", count, 10),
+        query_parameter("partition", "default: all", COUNT, 0),
+        query_parameter("offset", "read from here on; needs partition", COUNT, 0),
+        query_parameter("time", f"read from here on: {START_EXPECTED}", TEXT),
+        query_parameter("older", "read what precedes an answer: its `older`", TEXT),
+        query_parameter("newer", "read what follows an answer: its `newer`", TEXT),
+        query_parameter("search", "text in key or value, in either case", search, "a"),
+    ]

@@ -24,12 +24,11 @@ from livejoin.tables.http.openapi import (
     document,
     ok,
     operation,
-    path_parameter,
+    peek_parameters,
     problem,
     query_parameter,
     table_query,
 )
-from livejoin.tables.http.topic_browser import MAX_MESSAGES
 
 
 @dataclass(frozen=True)
@@ -146,23 +145,15 @@ ROUTES = (
         lambda to: to.topics.peek,
         operation(
             "peekTopic",
-            "The newest messages of a topic.",
-            ok("Messages, newest first.", "Peek"),
+            "Messages of a topic: the newest ones, or those from a position on.",
+            ok("Messages in the direction of reading.", "Peek"),
             {
                 **BAD_REQUEST,
                 "404": problem("no such topic"),
                 **KAFKA_DENIED_ACCESS,
                 **KAFKA_UNAVAILABLE,
             },
-            parameters=[
-                path_parameter("name", "topic name", TEXT, "users"),
-                query_parameter(
-                    "count",
-                    "maximum number of messages",
-                    {"type": "integer", "minimum": 1, "maximum": MAX_MESSAGES, "default": 10},
-                    10,
-                ),
-            ],
+            parameters=peek_parameters(),
         ),
     ),
     ApiRoute(

@@ -166,7 +166,7 @@ def api(
         metrics=Metrics(catalog, live),
         catalog=CatalogRoutes(catalog, live),
         figures=Figures(catalog, live.__len__, producer.limits),
-        topics=TopicRoutes(producer.topics),
+        topics=TopicRoutes(producer.topics, catalog),
         control=ControlRoutes(producer, catalog, audit),
         sign_in=sign_in,
         live=live,

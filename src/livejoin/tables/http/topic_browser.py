@@ -1,44 +1,38 @@
-"""Lists the cluster's topics and peeks at their newest messages.
+"""Lists the cluster's topics and reads messages of one.
 
 Only topics that a control message may name and livejoin's own topics are listed.
 """
 
 import asyncio
+import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import (
-    TIMESTAMP_NOT_AVAILABLE,
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.control_messages import MessageRules, excerpt, is_topic_name
+from livejoin.core.start_position import start_time
 from livejoin.errors import AskError, KafkaUnavailable
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.clusters import Clusters
+from livejoin.kafka.range_reader import ScanLimits
 from livejoin.kafka.records import OffsetRange, PartitionId
+from livejoin.kafka.scan import Wanted, scan_newer, scan_older
 from livejoin.kafka.topic_errors import from_kafka_error, topic_not_authorized
+from livejoin.tables.http.peek_request import PeekRequest, check_offset, check_partitions
 from livejoin.tables.http.topic_rows import (
-    PeekedMessage,
     TopicSize,
-    message_row,
-    newest_first,
+    peek_body,
     topic_kind,
     topic_row,
     unknown_topic,
 )
 
 MAX_TOPICS = 1000
-MAX_MESSAGES = 100
-_PEEK_S = 5
-_PEEK_BYTES = 64 << 20
+LIMITS = ScanLimits(seconds=5, records=200_000, size=64 << 20)  # of one peek
 _MAX_CONCURRENT = 2  # a peek creates a Kafka consumer and occupies a worker thread
 
 
@@ -55,15 +49,19 @@ class TopicBrowser:
         async with self._slots:
             return await asyncio.to_thread(self._list)
 
-    async def peek(self, topic: str, count: int) -> dict[str, Any]:
-        """Return the newest messages of a topic."""
+    async def peek(
+        self, topic: str, request: PeekRequest, cancelled: threading.Event
+    ) -> dict[str, Any]:
+        """Return messages of a topic. It stops soon after `cancelled` is set."""
         if not is_topic_name(topic):
             raise AskError(
                 f"{excerpt(topic)} is not a valid topic name",
                 hint="Use 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'.",
             )
         async with self._slots:
-            return await asyncio.to_thread(self._peek, topic, count)
+            if cancelled.is_set():  # while it waited
+                raise AskError("cancelled")
+            return await asyncio.to_thread(self._peek, topic, request, cancelled)
 
     def _cluster_of(self, name: str) -> Kafka | None:
         """The cluster that a topic is read from; None if it is hidden."""
@@ -92,7 +90,24 @@ class TopicBrowser:
             total += len(names)
         return {"total": total, "topics": sorted(rows, key=lambda row: str(row["name"]))}
 
-    def _peek(self, name: str, count: int) -> dict[str, Any]:
+    def _peek(self, name: str, request: PeekRequest, cancelled: threading.Event) -> dict[str, Any]:
+        cluster, topic = self._readable(name)
+        topic = replace(topic, partitions=check_partitions(request, name, topic.partitions))
+        starts = cluster.offsets([topic], OffsetSpec.earliest())[name]
+        ends = cluster.offsets([topic], OffsetSpec.latest())[name]
+        retained = {p: OffsetRange(start, max(start, ends[p])) for p, start in starts.items()}
+        ranges = _ranges(cluster, topic, request, retained)
+        wanted = Wanted(request.count, LIMITS, request.matches, cancelled.is_set)
+        scan = scan_older if request.reads_older else scan_newer
+        consumer = cluster.reader(self._rules.names.group("peek"), fetch_wait_ms=1)
+        try:
+            result = scan(consumer, name, ranges, wanted)
+        finally:
+            consumer.close()
+        return peek_body(name, retained, result)
+
+    def _readable(self, name: str) -> tuple[Kafka, Topic]:
+        """A topic and its cluster; raises if it is unknown, hidden or not authorized."""
         cluster = self._cluster_of(name) or self._clusters.data
         names = self._visible_names(cluster)
         topic = cluster.describe([name]).get(name) if name in names else None
@@ -100,16 +115,36 @@ class TopicBrowser:
             raise unknown_topic(name, names)
         if not topic.readable:
             raise topic_not_authorized(name)
-        starts = cluster.offsets([topic], OffsetSpec.earliest())[name]
-        ends = cluster.offsets([topic], OffsetSpec.latest())[name]
-        spans = {p: OffsetRange(start, ends[p]) for p, start in starts.items() if ends[p] > start}
-        consumer = cluster.reader(self._rules.names.group("peek"), fetch_wait_ms=1)
-        try:
-            tails, complete = read_tails(consumer, name, spans, count)
-        finally:
-            consumer.close()
-        messages = [message_row(message) for message in newest_first(tails.values(), count)]
-        return {"topic": name, "complete": complete, "messages": messages}
+        return cluster, topic
+
+
+def _ranges(
+    cluster: Kafka, topic: Topic, request: PeekRequest, retained: Mapping[int, OffsetRange]
+) -> dict[int, OffsetRange]:
+    """The offsets among which to look, by partition."""
+    at: Mapping[int, int] = {p: offsets.end for p, offsets in retained.items()}
+    if request.offset is not None:
+        ((partition, offsets),) = retained.items()
+        check_offset(request.offset, partition, topic.name, offsets)
+        at = {partition: request.offset}
+    elif not request.reads_older and request.time is not None:
+        at = _offsets_at(cluster, topic, request.time, at)
+    # a page's offsets may have been deleted since
+    at = {**at, **(request.older or request.newer or {})}
+    positions = {p: min(max(at[p], start), end) for p, (start, end) in retained.items()}
+    if request.reads_older:
+        return {p: OffsetRange(retained[p].start, position) for p, position in positions.items()}
+    return {p: OffsetRange(position, retained[p].end) for p, position in positions.items()}
+
+
+def _offsets_at(
+    cluster: Kafka, topic: Topic, start: str, ends: Mapping[int, int]
+) -> dict[int, int]:
+    """Offsets of the first records at this time or later; the end where there are none."""
+    at = start_time(start, time.time())
+    position = OffsetSpec.earliest() if at is None else OffsetSpec.for_timestamp(int(at * 1000))
+    found = cluster.offsets([topic], position)[topic.name]
+    return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
 
 
 def measure(kafka: Kafka, topics: Iterable[Topic]) -> dict[str, TopicSize]:
@@ -155,61 +190,3 @@ def _list_offsets(
         else:
             result[PartitionId(partition.topic, partition.partition)] = info.offset, info.timestamp
     return result
-
-
-def read_tails(
-    consumer: Consumer, topic: str, spans: Mapping[int, OffsetRange], count: int
-) -> tuple[dict[int, deque[PeekedMessage]], bool]:
-    """Return the last messages of each partition, and whether all were read in time.
-
-    Some of the last `count` offsets may hold no record (compaction, transactions); then the range
-    is extended.
-    """
-    deadline = time.monotonic() + _PEEK_S
-    tails: dict[int, deque[PeekedMessage]] = {}
-    remaining, step, complete = dict(spans), count, True
-    while remaining and complete:
-        requested = {
-            p: OffsetRange(max(span.start, span.end - step), span.end)
-            for p, span in remaining.items()
-        }
-        tails |= {p: deque(maxlen=count) for p in requested}
-        complete = _read_spans(consumer, topic, requested, tails, deadline)
-        remaining = {
-            p: span
-            for p, span in remaining.items()
-            if len(tails[p]) < count and requested[p].start > span.start
-        }
-        step *= 16
-    return tails, complete
-
-
-def _read_spans(
-    consumer: Consumer,
-    topic: str,
-    spans: Mapping[int, OffsetRange],
-    tails: Mapping[int, deque[PeekedMessage]],
-    deadline: float,
-) -> bool:
-    """Read the spans of all partitions; False if the time or byte limit was reached first."""
-    unfinished, bytes_left = set(spans), _PEEK_BYTES
-    consumer.assign([TopicPartition(topic, p, span.start) for p, span in spans.items()])
-    while unfinished:
-        wait_s = deadline - time.monotonic()
-        message = consumer.poll(wait_s) if wait_s > 0 and bytes_left > 0 else None
-        if message is None:
-            return False
-        error, p, offset = message.error(), message.partition() or 0, message.offset() or 0
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - documented
-            raise from_kafka_error(KafkaException(error), topic)
-        if p not in unfinished:
-            continue
-        if error is None and offset < spans[p].end:
-            timestamp_type, timestamp = message.timestamp()
-            key, value = message.key(), message.value()
-            bytes_left -= len(key or b"") + len(value or b"")
-            timestamp_ms = None if timestamp_type == TIMESTAMP_NOT_AVAILABLE else timestamp
-            tails[p].append(PeekedMessage(p, offset, timestamp_ms, key, value))
-        if error is not None or offset >= spans[p].end - 1:
-            unfinished.discard(p)
-    return True

@@ -1,9 +1,10 @@
 """JSON rows of topics and their messages. Pure; `topic_browser` queries Kafka."""
 
+import base64
 import codecs
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -13,25 +14,21 @@ from livejoin.core.control_messages import InvalidMessage, MessageRules, excerpt
 from livejoin.core.names import nearest
 from livejoin.errors import TopicMissing
 from livejoin.kafka.cluster import Topic
+from livejoin.kafka.range_reader import ScannedRecord
+from livejoin.kafka.records import OffsetRange
+from livejoin.kafka.scan import ScanResult
 from livejoin.kafka.topic_errors import topic_not_authorized, topic_not_found
+from livejoin.tables.http.peek_request import format_cursor
 from livejoin.tables.http.row_formats import ISO
 
 TopicKind = Literal["data", "control", "livejoin"]
 
-MAX_TEXT_BYTES = 4 << 10
+MAX_TEXT_BYTES = 4 << 10  # of a key or value
+MAX_HEADER_BYTES = 1 << 10  # of a header's value
+MAX_HEADERS = 50  # of a message
 _MAX_PARSED_BYTES = 64 << 10
 _MAX_PARSED_DEPTH = 100
 _TOO_DEEP = f"not parsed: nested more than {_MAX_PARSED_DEPTH} levels deep"
-
-
-class PeekedMessage(NamedTuple):
-    """A message of a topic; the timestamp is None where it has none."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int | None
-    key: bytes | None
-    value: bytes | None
 
 
 class TopicSize(NamedTuple):
@@ -76,41 +73,75 @@ def unknown_topic(topic: str, known: Iterable[str]) -> TopicMissing:
     return TopicMissing(topic_not_found(topic).message, hint=hint)
 
 
-def message_row(message: PeekedMessage) -> dict[str, Any]:
-    """Return the row of a message in a peek."""
-    result, reason = parse_value(message.value)
+def peek_body(
+    topic: str, retained: Mapping[int, OffsetRange], result: ScanResult
+) -> dict[str, Any]:
+    """Return the body of a peek."""
+    low = {p: covered.start for p, covered in result.covered.items()}
+    high = {p: covered.end for p, covered in result.covered.items()}
+    is_first = all(low[p] <= offsets.start for p, offsets in retained.items())
     return {
-        "partition": message.partition,
-        "offset": message.offset,
-        "timestamp": iso_time(message.timestamp_ms),
-        "key": decode_text(message.key),
-        "value": decode_text(message.value),
-        "valueBytes": None if message.value is None else len(message.value),
+        "topic": topic,
+        "complete": result.complete,
+        "scanned": result.scanned,
+        "reached": iso_time(result.reached_ms),
+        "older": None if is_first else format_cursor(low),
+        "newer": format_cursor(high),
+        "partitions": [
+            {"partition": p, "start": start, "end": end}
+            for p, (start, end) in sorted(retained.items())
+        ],
+        "messages": [message_row(record) for record in result.found],
+    }
+
+
+def message_row(record: ScannedRecord) -> dict[str, Any]:
+    """Return the row of a message in a peek."""
+    result, reason = parse_value(record.value)
+    key, value = record.key, record.value
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": iso_time(record.timestamp_ms),
+        "key": decode_text(key),
+        "keyBytes": None if key is None else len(key),
+        "value": decode_text(value),
+        "valueBytes": None if value is None else len(value),
+        "cut": any(raw is not None and len(raw) > MAX_TEXT_BYTES for raw in (key, value)),
+        "headers": [_header_row(*header) for header in record.headers[:MAX_HEADERS]],
+        "headersLeftOut": max(0, len(record.headers) - MAX_HEADERS),
         "parsed": result,
         "reason": reason,
     }
 
 
-def newest_first(tails: Iterable[Iterable[PeekedMessage]], count: int) -> list[PeekedMessage]:
-    """Return the newest messages of all partitions, by timestamp, then offset."""
-    messages = [message for tail in tails for message in tail]
-    messages.sort(
-        key=lambda message: (
-            -math.inf if message.timestamp_ms is None else message.timestamp_ms,
-            message.offset,
-        ),
-        reverse=True,
-    )
-    return messages[:count]
+def _header_row(name: str, value: bytes | None) -> dict[str, Any]:
+    """Return a header: its value as text, or in base64 if it is not UTF-8."""
+    shown = {"text": None, "base64": None} | _header_value(value)
+    return {
+        "name": name[:MAX_HEADER_BYTES],
+        **shown,
+        "bytes": None if value is None else len(value),
+    }
 
 
-def decode_text(raw: bytes | None) -> str | None:
+def _header_value(value: bytes | None) -> dict[str, str]:
+    if value is None:
+        return {}
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value[:MAX_HEADER_BYTES]).decode()}
+    return {"text": decode_text(value, MAX_HEADER_BYTES) or ""}
+
+
+def decode_text(raw: bytes | None, max_bytes: int = MAX_TEXT_BYTES) -> str | None:
     r"""Decode bytes for display, truncated; invalid UTF-8 becomes \xNN."""
     if raw is None:
         return None
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     # drops a character that the truncation splits
-    return decoder.decode(raw[:MAX_TEXT_BYTES], final=len(raw) <= MAX_TEXT_BYTES)
+    return decoder.decode(raw[:max_bytes], final=len(raw) <= max_bytes)
 
 
 def parse_value(value: bytes | None) -> tuple[dict[str, Any] | None, str | None]:
