@@ -48,17 +48,18 @@ def test_the_stored_record_does_not_contain_the_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "now", "why"),
+    ("token", "now", "state", "why"),
     [
-        (TOKEN, 1e12, ""),
-        (TOKEN.as_revoked(), 0, "it was revoked"),
-        (replace(TOKEN, expires_at=2000), 1999, ""),
-        (replace(TOKEN, expires_at=2000), 2000, "it has expired"),
+        (TOKEN, 1e12, "valid", ""),
+        (TOKEN.as_revoked(), 0, "revoked", "it was revoked"),
+        (replace(TOKEN, expires_at=2000), 1999, "valid", ""),
+        (replace(TOKEN, expires_at=2000), 2000, "expired", "it has expired"),
     ],
 )
 def test_a_token_is_valid_until_it_expires_or_is_revoked(
-    token: Token, now: float, why: str
+    token: Token, now: float, state: str, why: str
 ) -> None:
+    assert token.state(now) == state
     assert token.invalid_reason(now) == why
 
 
@@ -101,6 +102,7 @@ def test_an_age_in_seconds(text: str, seconds: float | None) -> None:
 def test_a_token_of_a_newer_format_is_found_by_its_id_and_invalid() -> None:
     newer = tokens.from_json(b'{"format": 2, "scopes": [["read"]]}', "00c0ffee")
     assert newer is not None
+    assert newer.state(0) == "unsupported"
     assert newer.invalid_reason(0) == "it has format 2, this livejoin knows up to 1"
     assert tokens.find_token(TEXT, {"00c0ffee": newer, "1": TOKEN}) == newer
     assert tokens.from_json(b'{"format": "x"}', "1") == Token("1", "viewer", "", "", 0, format=0)

@@ -159,10 +159,10 @@ def _close_code(socket: Any) -> int:
 
 def _expect_listed(tokens: Tokens, viewer: dict[str, str], operator: dict[str, str]) -> None:
     tokens_by_id = {one["id"]: one for one in tokens.run("list")["tokens"]}
-    assert tokens_by_id["console"]["state"] == "counts"
+    assert tokens_by_id["console"]["state"] == "valid"
     assert tokens_by_id[viewer["id"]]["state"] == "revoked"
     assert tokens_by_id[viewer["id"]]["label"] == "wall"
-    assert tokens_by_id[operator["id"]]["state"] == "counts"
+    assert tokens_by_id[operator["id"]]["state"] == "valid"
     assert not [text for text in tokens.tokens if text in json.dumps(tokens_by_id)]
 
 

@@ -72,9 +72,10 @@ def make(
 def list_tokens(config: Config = None, output: Output = "table") -> None:
     """List the tokens: id, role, label, expiry and state.
 
-    The tokens themselves cannot be shown: only their hashes are stored. The last line, `console`,
-    is not a token: it stands for the sessions that started from a URL printed by `livejoin run`,
-    `serve` or `demo`.
+    A token is valid, revoked, expired or unsupported (made by a newer livejoin). The tokens
+    themselves cannot be shown: only their hashes are stored. The last line, `console`, is not a
+    token: it stands for the sessions that started from a URL printed by `livejoin run`, `serve` or
+    `demo`.
     """
     from livejoin.tables.auth import access_topics  # noqa: PLC0415 - as above
 
@@ -112,8 +113,8 @@ def revoke(
         return
     existing = access_topics.read_tokens(kafka, names).get(token_id)
     revoked = access_topics.revoke(kafka, names, token_id)
-    before = existing.invalid_reason(time.time()) if existing else ""
-    audit(f"revoke token {token_id}", before=before or "valid", after="revoked")
+    before = existing.state(time.time()) if existing else ""
+    audit(f"revoke token {token_id}", before=before, after="revoked")
     print(json.dumps(_token_row(revoked)) if output == "json" else f"revoked {token_id}")
 
 
@@ -165,7 +166,7 @@ def _console_row(ended: EndedSessions) -> dict[str, Any]:
         "label": "URLs printed at startup",
         "made": None,
         "expires": None,
-        "state": f"revoked before {_format_time(int(before))}" if before else "counts",
+        "state": f"revoked before {_format_time(int(before))}" if before else "valid",
     }
 
 
@@ -176,8 +177,7 @@ def _token_row(entry: Token) -> dict[str, Any]:
         "label": entry.label,
         "made": _format_time(entry.made_at),
         "expires": _format_time(entry.expires_at),
-        "state": entry.invalid_reason(time.time()).removeprefix("it was ").removeprefix("it has ")
-        or "counts",
+        "state": entry.state(time.time()),
     }
 
 

@@ -16,6 +16,7 @@ from livejoin.core.json_object import parse_object
 
 Role = Literal["viewer", "operator"]
 ROLES: tuple[Role, ...] = ("viewer", "operator")  # each includes those before it
+TokenState = Literal["valid", "revoked", "expired", "unsupported"]  # the last: a newer format
 PREFIX = "lj"  # recognizable by people and secret scanners
 
 CONSOLE = "console"  # identity of sign-ins by the printed address
@@ -42,15 +43,28 @@ class Token:
     revoked: bool = False
     format: int = format_versions.TOKEN  # if newer than ours, only the id is known
 
+    def state(self, now: float) -> TokenState:
+        """Whether the token is valid, and why not, in one word."""
+        if self._unsupported_reason:
+            return "unsupported"
+        if self.revoked:
+            return "revoked"
+        is_over = self.expires_at is not None and now >= self.expires_at
+        return "expired" if is_over else "valid"
+
     def invalid_reason(self, now: float) -> str:
         """Why the token is not valid; empty if it is."""
-        if why := format_versions.unsupported_reason("it", self.format, format_versions.TOKEN):
-            return why
-        if self.revoked:
-            return "it was revoked"
-        if self.expires_at is not None and now >= self.expires_at:
-            return "it has expired"
-        return ""
+        texts: dict[TokenState, str] = {
+            "valid": "",
+            "revoked": "it was revoked",
+            "expired": "it has expired",
+            "unsupported": self._unsupported_reason,
+        }
+        return texts[self.state(now)]
+
+    @property
+    def _unsupported_reason(self) -> str:
+        return format_versions.unsupported_reason("it", self.format, format_versions.TOKEN)
 
     def matches(self, text: str) -> bool:
         """Whether a text is this token, compared in constant time.
