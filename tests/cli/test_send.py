@@ -49,3 +49,14 @@ def test_send_warns_of_nothing_that_is_known() -> None:
 def test_preview_prints_what_would_be_ignored(older: Stage) -> None:
     assert _run(older, "preview", *MESSAGE).splitlines()[-1] == f"ignored      {WARNING}"
     assert "ignored" not in _run(older, "preview", "--join", "inner")
+
+
+def test_preview_of_a_rollback_names_what_is_live_now_and_afterwards() -> None:
+    with staged(1) as stage:
+        _run(stage, "send", "--join", "inner")
+        before = stage.state
+        lines = _run(stage, "preview", "--rollback").splitlines()
+        first, second = str(before.standby), str(before.live)
+        assert f"live         {second} now, {first} afterwards" in lines
+        assert f"standby      {second} afterwards" in lines
+        assert stage.state.live == before.live, "a preview changes nothing"

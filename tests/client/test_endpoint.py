@@ -1,11 +1,14 @@
 """Requests of the Python client and the command line differ only in hints and a header."""
 
 import json
+import re
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 
+import livejoin
 from client.pretender import fake_server
 from livejoin.cli.options import COMMAND_LINE
 from livejoin.cli.options import endpoint as endpoint_of_commands
@@ -97,3 +100,10 @@ def test_a_malformed_token_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(AskError, match="the token is malformed") as raised:
         Endpoint("http://127.0.0.1:1/", token)
     assert "s3c" not in str(raised.value)
+
+
+def test_no_other_module_sends_http_requests() -> None:
+    source = Path(livejoin.__file__).parent
+    senders = re.compile(r"HTTPS?Connection\(|urlopen\(|build_opener\(|urllib\.request\.Request\(")
+    found = [file for file in source.rglob("*.py") if senders.search(file.read_text())]
+    assert found == [source / "client" / "endpoint.py"]

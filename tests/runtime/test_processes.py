@@ -243,21 +243,21 @@ def test_a_java_that_is_new_enough_is_used(java_home: Java, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "named"),
+    ("said", "why"),
     [
-        ('java version "1.8.0_392"', "Java 8"),
-        ('openjdk version "11.0.2" 2019-01-15', "Java 11"),
-        ('openjdk version "16.0.1" 2021-04-20', "Java 16"),
-        ("The operation could not be completed.", "no Java that tells its version"),
+        ('java version "1.8.0_392"', "is Java 8, which is too old"),
+        ('openjdk version "11.0.2" 2019-01-15', "is Java 11, which is too old"),
+        ('openjdk version "16.0.1" 2021-04-20', "is Java 16, which is too old"),
+        ("The operation could not be completed.", "reports no Java version"),
     ],
 )
 def test_a_java_that_is_too_old_is_refused_with_a_hint(
-    java_home: Java, said: str, named: str
+    java_home: Java, said: str, why: str
 ) -> None:
     file = java_home(_says(said))
     with pytest.raises(MachineError) as refused:
         processes.find_java()
-    assert refused.value.message == f"{file} is {named}, which is too old"
+    assert refused.value.message == f"{file} {why}"
     assert "Install Java 17 or later" in refused.value.hint
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ChosenSettings(NamedTuple):
-    """Settings that are yet to be read, and where they come from."""
+    """Settings that have not been read yet, and where they come from."""
 
     load: "Callable[[], Settings]"
     source: str

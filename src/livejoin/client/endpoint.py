@@ -21,7 +21,6 @@ from livejoin.core.json_object import parse_object
 from livejoin.errors import AskError, Rejected, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
-_TIMEOUT_S = 30  # livejoin responds within about 20
 _AUTH_STATUSES = (401, 403)
 _CHUNK_BYTES = 64 << 10
 
@@ -56,6 +55,7 @@ class Endpoint:
     url: str
     token: str | None = field(default=None, repr=False)
     program: ClientProgram = field(default=PYTHON, repr=False)
+    timeout_s: float = 30  # livejoin responds within about 20
 
     def __post_init__(self) -> None:
         if not _is_http_url(self.url):
@@ -122,7 +122,7 @@ class Endpoint:
         request = urllib.request.Request(url, body, headers)  # noqa: S310 - checked above
         opener = _build_opener(url)
         try:
-            with opener.open(request, timeout=_TIMEOUT_S) as response:
+            with opener.open(request, timeout=self.timeout_s) as response:
                 yield response
         except urllib.error.HTTPError as error:
             with error:

@@ -71,7 +71,7 @@ class Replica:
 
     @property
     def hash(self) -> str:
-        """As heartbeats tell it. Rows are hashed once, when somebody asks."""
+        """The hash as in heartbeats. A row is hashed once, when the hash is first needed."""
         at = 0
         for chunk in self._chunks:
             end = at + chunk.num_rows

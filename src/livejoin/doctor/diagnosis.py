@@ -17,7 +17,7 @@ from livejoin.kafka.clusters import Clusters, same_clusters
 _WAY = ("resolve", "connect", "login", "advertised")  # without these nothing else works
 _ID_S = 2.0  # from a cluster that has just answered
 _NO_CLOCK = (
-    "not checked: brokers tell their time only to who writes, and livejoin creates no topic here"
+    "not checked: a broker tells its time to writers only, and livejoin creates no topic here"
     " to try it"
 )
 

@@ -28,7 +28,7 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warning(check: str, found: str, advice: str = "") -> Finding:
-    """A start works, but not as somebody may expect."""
+    """A start works, but perhaps not as expected."""
     return Finding(check, "warning", found, advice)
 
 

@@ -1,26 +1,26 @@
 """Checks of this machine: system, Java, jars, settings, port, folders, Spark's task slots."""
 
+import contextlib
 import fcntl
 import os
 import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlparse
 
 from livejoin import serving
+from livejoin.client.endpoint import Endpoint
 from livejoin.config.sections import HttpSettings
 from livejoin.config.settings import Settings
 from livejoin.core.json_object import parse_object
 from livejoin.doctor.findings import Finding, bad, failed, ok, skipped, warning
-from livejoin.errors import LivejoinError, MachineError
+from livejoin.errors import AskError, LivejoinError, MachineError
 from livejoin.runtime import jars, processes
 from livejoin.tables.http.server import listen
 
 _PROBE_S = 2.0
-_MAX_BYTES = 1000  # of an answer
 _LOW_DISK_BYTES = 1 << 30
 _LIVEJOIN = "a running livejoin"
 _ANY_HOST = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
@@ -132,19 +132,15 @@ def _is_locked(file: Path) -> bool:
 
 
 def _port_user(http: HttpSettings) -> str:
-    """What listens on the port of this machine, as far as it can be told."""
+    """What listens on the port of this machine, if that can be determined."""
     host = "127.0.0.1" if http.host in _ANY_HOST else http.host
     if not http.tls.certificate:
-        connection = HTTPConnection(host, http.port, timeout=_PROBE_S)
-        try:
-            connection.request("GET", "/livez")
-            answer = parse_object(connection.getresponse().read(_MAX_BYTES))
-        except (OSError, HTTPException):
-            answer = None  # it speaks another protocol
-        finally:
-            connection.close()
-        if answer is not None and answer.get("status") == "alive":
-            return _LIVEJOIN
+        url = f"http://{f'[{host}]' if ':' in host else host}:{http.port}/"
+        with contextlib.suppress(AskError):  # it speaks another protocol
+            # the first part is enough: another server may send without end
+            answer = parse_object(next(Endpoint(url, timeout_s=_PROBE_S).stream("livez"), b""))
+            if answer is not None and answer.get("status") == "alive":
+                return _LIVEJOIN
     return _process_on(http.port)
 
 

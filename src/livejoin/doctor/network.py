@@ -88,7 +88,7 @@ def _connect(server: Server) -> None:
 
 
 class _Attempt(NamedTuple):
-    """What is tried with every server, at once."""
+    """One kind of check, made with all servers at the same time."""
 
     check: str
     call: Callable[[Server], None]

@@ -64,7 +64,7 @@ def _check_transactions(kafka: Kafka, names: Names, *, is_led: bool) -> Finding:
     """Become the producer of the ledger, as a start does; not while another process may lead."""
     if is_led:
         return skipped(
-            "transactions", "not checked: a livejoin of this name runs, which trying would stop"
+            "transactions", "not checked: a livejoin of this name runs, and the check would stop it"
         )
     producer = kafka.producer(**{"transactional.id": names.leader})
     try:

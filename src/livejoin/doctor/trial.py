@@ -1,8 +1,8 @@
 """Creates two topics under livejoin's prefix, and deletes them again.
 
-Rights to create topics, the brokers' policies, the size that own topics get, and the brokers' time
-are told by no request that takes no more rights than livejoin has anyway. The topics are those of
-generation 0, which never exists: what is left of them is removed by the next build.
+With the rights that livejoin has anyway, nothing else shows whether it can create topics, what the
+brokers' policies allow, how large own topics get, and what time the brokers have. The topics are
+those of generation 0, which never exists: what is left of them is removed by the next build.
 """
 
 import time
@@ -128,7 +128,7 @@ def _check_clock(kafka: Kafka, topic: str) -> Iterator[Finding]:
             yield bad("own prefix", error.message, _ADVICE)
         return
     if difference is None:
-        yield skipped("clock", "not checked: the brokers keep no time of their own for records")
+        yield skipped("clock", "not checked: the brokers give records no time of their own")
     elif abs(difference.seconds) - difference.uncertainty_s > _MAX_DIFFERENCE_S:
         yield warning(
             "clock",

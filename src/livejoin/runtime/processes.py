@@ -121,8 +121,8 @@ def find_java() -> str:
         raise MachineError(f"{found} cannot be run: {error.strerror}", hint=install) from error
     version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None or int(version[1]) < MIN_JAVA:
-        named = f"Java {version[1]}" if version else "no Java that tells its version"
-        raise MachineError(f"{found} is {named}, which is too old", hint=install)
+        why = f"is Java {version[1]}, which is too old" if version else "reports no Java version"
+        raise MachineError(f"{found} {why}", hint=install)
     return found
 
 
