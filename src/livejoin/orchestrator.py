@@ -124,7 +124,7 @@ class Leader:
             )
             term.on_loss = spark.kill
             # the JVM takes seconds to start; the ledger is read meanwhile
-            starter = threading.Thread(target=_start_spark, args=(spark,), name="warm-up")
+            starter = threading.Thread(target=_start_spark, args=(spark,), name="spark-start")
             starter.start()
             try:
                 self._run_control(spark, over)
@@ -169,7 +169,7 @@ class Leader:
         threads.start("spark", spark.watch)
         threads.start("queries", partial(queries.watch, executor))
         threads.start("sources", partial(pipeline.watch_sources, executor))
-        threads.start("rehearsal", pipeline.run_warm_up)
+        threads.start("warm-up", pipeline.run_warm_up)
         threads.start("figures", partial(self._report_counts, inbox))
         threads.start("rewrite", partial(self._rewrite_overtaken, pipeline))
         threads.start("control-topic", control.run)

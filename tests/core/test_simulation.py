@@ -33,7 +33,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.timeout(SEEDS)  # one second per seed, which takes 15 ms on 2 cores
-def test_whatever_happens_what_must_hold_does() -> None:
+def test_invariants_hold_for_every_seed() -> None:
     cells: Counter[tuple[str, str]] = Counter()
     for seed in range(SEEDS):
         run = Simulation(seed)

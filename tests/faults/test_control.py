@@ -112,7 +112,7 @@ def test_a6_two_hundred_messages_in_ten_seconds(
 ) -> None:
     port = free_port()
     conf = {"spark.ui.enabled": "true", "spark.ui.port": str(port)}
-    # batches too short for a rehearsal, which would be one more query
+    # batches too short for a warm-up, which would be one more query
     with run_world(kafka, tmp_path, "a6", seed=SEED, spark={"batch_s": 30, "conf": conf}) as world:
         with Sampler(kafka, "a6", f"http://127.0.0.1:{port}") as sampler:
             began = time.monotonic()

@@ -123,7 +123,7 @@ def documented(estate: Estate, name: str) -> list[Right]:
     return granting.documented(estate.heading, name, inputs(name))
 
 
-# --- # --- they are enough
+# --- they are enough
 
 
 def test_d7_the_documented_rights_are_enough(estate: Estate, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def record_count(cluster: Kafka, topic: str) -> int:
     return sum(cluster.offsets(described.values(), OffsetSpec.latest())[topic].values())
 
 
-# --- # --- each right missing in turn
+# --- each right missing in turn
 
 
 @dataclass(frozen=True)

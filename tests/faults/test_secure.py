@@ -68,7 +68,7 @@ logger.sasl.level = debug
 """
 
 
-# --- # --- every login method
+# --- every login method
 
 
 def grant_documented(guarded: SecureBroker, name: str) -> None:
@@ -108,7 +108,7 @@ def test_d4_a_swap_with_a_login_for_each_block(guarded: SecureBroker, tmp_path: 
         ])  # fmt: skip
 
 
-# --- # --- tokens with a life of one minute
+# --- tokens with a life of one minute
 
 
 def test_d4_tokens_expire_and_the_provider_goes_and_comes_back(

@@ -32,7 +32,7 @@ CASES = {
     "A19": "clock steps of an hour and of a day, both ways",
     "A20": "each of three clusters (own, data, control) away for 60 s",
     "A21": "a server started while the ledger has rolled over many segments",
-    "storm": "a seeded mixture of faults, swaps, rollbacks and viewers",
+    "storm": "a seeded mixture of faults, swaps, rollbacks and viewers, 30 min by default",
     "B1": "100,000 broken records among as many good ones",
     "B2": "null, blank, huge, Unicode and numeric keys",
     "B3": "50,000 tombstones among the records",
@@ -63,7 +63,7 @@ CASES = {
 # Tests outside tests/faults that are a case or part of one. `make test` runs them as well.
 _SECRETS = "tests/scenarios/test_secure_kafka.py"
 ELSEWHERE = {
-    "tests/core/test_simulation.py::test_whatever_happens_what_must_hold_does": "A3",
+    "tests/core/test_simulation.py::test_invariants_hold_for_every_seed": "A3",
     "tests/tables/auth/test_rights.py": "D1",
     "tests/tables/auth/test_origin_check.py": "D2",
     "tests/pipeline/test_certificates.py": "D5",

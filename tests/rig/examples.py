@@ -27,7 +27,7 @@ LARGE_EXAMPLES, LARGE_RECORDS = (
 MIN_BUNDLE, MAX_BUNDLE = 25, 20  # lower limits, so that these examples are bundled at all
 NOW = 1_700_000_000_000
 
-# # The spellings of userIds in JSON; some spellings are one key. N is the number of the example.
+# The spellings of userIds in JSON; some spellings are one key. N is the number of the example.
 FAMILIES = (
     *((f'"N.{i}"',) for i in range(8)),
     ('"N.a"', '"N.b"', '"N.c"'),

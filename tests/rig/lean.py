@@ -45,7 +45,7 @@ class LightViewer(asyncio.Protocol):
         self.closed: tuple[int, str] | None = None  # close code and reason
         self._changed = asyncio.Event()
 
-    # --- # --- callbacks of asyncio
+    # --- callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -136,7 +136,7 @@ class LightViewer(asyncio.Protocol):
             self.on_frame(header, _payloads(header, memoryview(self._message)[4 + size :]))
         self._message, self._size = bytearray(), 0
 
-    # --- # --- interface for tests
+    # --- interface for tests
 
     def subscribe(self, *tables: str) -> None:
         """Subscribe to these tables."""

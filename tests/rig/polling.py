@@ -72,7 +72,7 @@ def running_process(command: Sequence[str], read: Callable[[str], Line]) -> Iter
     assert ended is None, f"{command} has ended with {ended}"
 
 
-# --- # --- the program
+# --- the program
 
 
 def _count(query: str, answer: http.client.HTTPResponse) -> int:

@@ -132,7 +132,7 @@ def running_jobs(ui: str) -> list[dict[str, Any]]:
 def running_queries(ui: str) -> set[str]:
     """Return the runs of queries: in Real-time Mode each has one permanent job, in its own group.
 
-    The batch job of a history does not count. A rehearsal does, so counting needs short batches.
+    The batch job of a history does not count. A warm-up does, so counting needs short batches.
     """
     jobs = running_jobs(ui)
     return {str(job.get("jobGroup")) for job in jobs if job.get("description") != "history"}

@@ -387,7 +387,7 @@ def test_the_fast_oracle_agrees_with_the_slow_one() -> None:
         assert times == slow.tables[name], name
 
 
-# --- # --- polling
+# --- polling
 
 
 @pytest.fixture(scope="module")
@@ -462,7 +462,7 @@ def test_a_test_belongs_to_the_case_in_its_name(test: str, case: str | None) -> 
     assert results.case_of(test) == case
 
 
-# --- # --- dropped viewers
+# --- dropped viewers
 
 
 def test_a_viewer_disconnected_by_a_running_server_counts_as_dropped(

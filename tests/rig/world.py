@@ -210,7 +210,7 @@ def start_second(world: World, folder: Path, command: str = "run") -> Running:
     return other
 
 
-# --- # --- actions
+# --- actions
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ class Pause:
             os.kill(jvm, signal.SIGCONT)
 
 
-# --- # --- conditions and checks
+# --- conditions and checks
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
         yield replace(one, own=authority.sign(USERS["kafka_control"]))
 
 
-# --- # --- D6: a login for each block, each only with its documented rights, logged at DEBUG
+# --- D6: a login for each block, each only with its documented rights, logged at DEBUG
 
 
 def grant_documented(guarded: SecureBroker, name: str) -> None:
@@ -166,7 +166,7 @@ def logged_tokens(texts: list[str]) -> list[str]:
     return [t for text in texts for t in re.findall(r"eyJ[\w-]{20,}\.[\w-]{20,}\.[\w-]{20,}", text)]
 
 
-# --- # --- failed logins
+# --- failed logins
 
 
 def test_a_failed_login_is_reported(guarded: SecureBroker, tmp_path: Path) -> None:

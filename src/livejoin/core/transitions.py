@@ -4,7 +4,7 @@ Handlers of facts decide which transition is made; nothing else assigns `live`, 
 `building`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from livejoin.core.generation import Generation, GenerationHealth, Origin
@@ -208,29 +208,22 @@ def end_generation(
 
 def replace_generation(state: State, generation: Generation) -> State:
     """Replace the generation that has the same number."""
-
-    def replaced(old: Generation | None) -> Generation | None:
-        return generation if old is not None and old.number == generation.number else old
-
-    return replace(
-        state,
-        live=replaced(state.live),
-        standby=replaced(state.standby),
-        building=replaced(state.building),
-    )
+    return _change_each(state, lambda old: generation if old.number == generation.number else old)
 
 
 def clear_origins(state: State) -> State:
     """Forget which messages requested the generations."""
+    return _change_each(state, lambda generation: replace(generation, origin=None))
 
-    def without_origin(generation: Generation | None) -> Generation | None:
-        return replace(generation, origin=None) if generation else None
 
+def _change_each(state: State, change: Callable[[Generation], Generation]) -> State:
+    """Change the generations, each in its role."""
+    live, standby, building = state.live, state.standby, state.building
     return replace(
         state,
-        live=without_origin(state.live),
-        standby=without_origin(state.standby),
-        building=without_origin(state.building),
+        live=change(live) if live else None,
+        standby=change(standby) if standby else None,
+        building=change(building) if building else None,
     )
 
 

@@ -149,7 +149,7 @@ class SparkDriver:
             jvm, spark = self._jvm, self._spark
             if jvm is None or spark is None or jvm.exited:
                 continue
-            ping = threading.Thread(target=_ping, args=(spark,), name="ask-spark", daemon=True)
+            ping = threading.Thread(target=_ping, args=(spark,), name="spark-ping", daemon=True)
             ping.start()
             ping.join(_PING_TIMEOUT_S)
             if ping.is_alive():

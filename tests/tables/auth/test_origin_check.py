@@ -35,7 +35,7 @@ def server() -> Iterator[RunningServer]:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_sites_page_is_refused(server: RunningServer, origin: str, path: str) -> None:
+def test_a_foreign_origin_is_refused(server: RunningServer, origin: str, path: str) -> None:
     response = server.request(path, Origin=origin.format(port=server.port))
     assert response.status == 403
     assert response.headers["content-type"] == "application/problem+json"
@@ -44,21 +44,21 @@ def test_another_sites_page_is_refused(server: RunningServer, origin: str, path:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("host", WRONG_HOSTS)
-def test_a_name_that_is_not_ours_is_refused(server: RunningServer, host: str, path: str) -> None:
+def test_an_unknown_host_is_refused(server: RunningServer, host: str, path: str) -> None:
     response = server.request(path, Host=host.format(port=server.port))
     assert response.status == 403
     assert "add it to http.hosts" in response.json()["detail"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-def test_our_own_names_and_pages_are_served(server: RunningServer, host: str) -> None:
+def test_own_hosts_and_origins_are_served(server: RunningServer, host: str) -> None:
     ours = f"{host}:{server.port}"
     assert server.request("/readyz", Host=ours).status == 200
     assert server.request("/readyz", Host=ours.upper(), Origin=f"http://{ours}").status == 200
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_another_sites_page_gets_no_socket(server: RunningServer, origin: str) -> None:
+def test_a_foreign_origin_gets_no_socket(server: RunningServer, origin: str) -> None:
     headers = {"Origin": origin.format(port=server.port)}
     with (
         pytest.raises(InvalidStatus) as refused,
@@ -69,7 +69,7 @@ def test_another_sites_page_gets_no_socket(server: RunningServer, origin: str) -
 
 
 @pytest.mark.parametrize("host", ["evil.example:{port}", "127.0.0.1:1", "evil.example"])
-def test_a_name_that_is_not_ours_gets_no_socket(server: RunningServer, host: str) -> None:
+def test_an_unknown_host_gets_no_socket(server: RunningServer, host: str) -> None:
     uri = f"ws://{host.format(port=server.port)}/api/v1/live"
     with (
         socket.create_connection(("127.0.0.1", server.port)) as raw,
@@ -80,14 +80,14 @@ def test_a_name_that_is_not_ours_gets_no_socket(server: RunningServer, host: str
     assert refused.value.response.status_code == 403
 
 
-def test_our_own_page_gets_a_socket(server: RunningServer) -> None:
+def test_the_own_origin_gets_a_socket(server: RunningServer) -> None:
     origin = f"http://127.0.0.1:{server.port}"
     with server.viewer("users_ui", origin=origin) as viewer:
         assert viewer.next_frame().kinds == [("users_ui", "snapshot")]
 
 
 @pytest.mark.parametrize("path", ["/", "/example", "/api/v1/status", "/static/page.js"])
-def test_every_answer_forbids_what_a_page_does_not_need(server: RunningServer, path: str) -> None:
+def test_every_response_has_the_security_headers(server: RunningServer, path: str) -> None:
     headers = server.request(path).headers
     assert "default-src 'self'" in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
@@ -110,7 +110,7 @@ def configured() -> Iterator[RunningServer]:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/status", "/static/livejoin.js", "/api/v1/nope"])
-def test_a_site_that_is_named_is_answered_by_its_name(configured: RunningServer, path: str) -> None:
+def test_an_allowed_origin_gets_cors_headers(configured: RunningServer, path: str) -> None:
     headers = configured.request(path, Origin=OTHER).headers
     assert headers["access-control-allow-origin"] == OTHER
     assert "origin" in headers["vary"]
@@ -119,7 +119,7 @@ def test_a_site_that_is_named_is_answered_by_its_name(configured: RunningServer,
     assert "access-control-allow-origin" not in configured.request(path).headers
 
 
-def test_it_may_ask_beforehand_and_nobody_else_may(configured: RunningServer) -> None:
+def test_only_an_allowed_origin_passes_a_preflight(configured: RunningServer) -> None:
     preflight_headers = {"Access-Control-Request-Method": "POST"}
     response = configured.request("/api/v1/control", "OPTIONS", Origin=OTHER, **preflight_headers)
     assert (response.status, response.body) == (204, b"")
@@ -150,7 +150,7 @@ def test_it_may_ask_beforehand_and_nobody_else_may(configured: RunningServer) ->
         ("127.0.0.1:{port}", "https://127.0.0.1:{port}", 403),
     ],
 )
-def test_further_names_are_ours_just_as_they_are_set(
+def test_configured_hosts_are_accepted_exactly_as_set(
     configured: RunningServer, host: str, origin: str | None, status: int
 ) -> None:
     headers = {"Host": host.format(port=configured.port)}
@@ -161,13 +161,13 @@ def test_further_names_are_ours_just_as_they_are_set(
     )
 
 
-def test_with_tls_pages_are_https_alone() -> None:
+def test_with_tls_own_origins_are_https_only() -> None:
     ours = AllowedOrigins.from_settings(443, tls=True, hosts=["live.example.com"])
     assert ours.own >= {"https://live.example.com", "https://localhost"}
     assert not [one for one in ours.own if one.startswith("http:")]
 
 
-def test_on_the_port_of_http_names_come_without_it() -> None:
+def test_on_port_80_hosts_need_no_port() -> None:
     ours = AllowedOrigins.from_settings(80)
     assert ours.reject_reason(Headers({"host": "localhost", "origin": "http://localhost"})) == ""
     assert "add it to http.hosts" in ours.reject_reason(Headers({"host": "evil.example"}))
@@ -192,6 +192,6 @@ def _has_ipv6() -> bool:
         pytest.param("::1", marks=pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 here")),
     ],
 )
-def test_every_name_of_the_loopback_can_be_listened_on(host: str) -> None:
+def test_the_server_listens_on_every_loopback_name(host: str) -> None:
     with listen(host, 0) as listener:
         assert listener.getsockname()[1] > 0

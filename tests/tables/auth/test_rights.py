@@ -98,7 +98,7 @@ def _request(server: RunningServer, method: str, path: str, **headers: str) -> H
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_a_request_needs_the_role_of_its_route(route: ApiRoute) -> None:
+def test_a_request_requires_the_role_of_its_route(route: ApiRoute) -> None:
     path = route.path.replace("{name}", "users")
     with_query = route.role_with_query or route.role
     for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
@@ -114,7 +114,7 @@ def test_every_route_has_a_rule_and_every_rule_a_route() -> None:
     assert len(set(listed)) == len(listed)
 
 
-def test_what_has_no_rule_needs_the_most() -> None:
+def test_an_unlisted_request_requires_operator() -> None:
     assert RIGHTS.required_role("GET", "/api/v1/new") == "operator"
     assert RIGHTS.required_role("DELETE", "/api/v1/control") == "operator"
     assert RIGHTS.required_role("GET", "/staticx") == "operator"
@@ -123,7 +123,7 @@ def test_what_has_no_rule_needs_the_most() -> None:
 
 @pytest.mark.parametrize("kind", INVALID_CREDENTIALS)
 @pytest.mark.parametrize(("method", "path"), GUARDED)
-def test_nobody_gets_anything(
+def test_invalid_credentials_get_401_and_no_data(
     server: RunningServer, auth: AuthFixture, method: str, path: str, kind: str
 ) -> None:
     response = _request(server, method, path, **_headers(auth, kind))
@@ -135,7 +135,7 @@ def test_nobody_gets_anything(
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
 @pytest.mark.parametrize(("method", "path"), HTTP)
-def test_a_role_gets_what_it_may_and_nothing_else(
+def test_a_role_gets_its_routes_and_403_for_others(
     server: RunningServer, auth: AuthFixture, method: str, path: str, role: Any
 ) -> None:
     need = RIGHTS.required_role(method, path.replace("{name}", "users"))
@@ -151,11 +151,11 @@ def test_a_role_gets_what_it_may_and_nothing_else(
 
 
 @pytest.mark.parametrize("path", ["/", "/example", "/livez", "/readyz", "/static/page.js"])
-def test_what_is_public_needs_no_token(server: RunningServer, path: str) -> None:
+def test_public_routes_need_no_token(server: RunningServer, path: str) -> None:
     assert server.request(path).status == 200
 
 
-def test_the_checks_of_readiness_are_for_viewers(server: RunningServer, auth: AuthFixture) -> None:
+def test_the_readiness_checks_require_viewer(server: RunningServer, auth: AuthFixture) -> None:
     for path in (
         "/readyz?verbose",
         "/readyz?%76erbose",
@@ -167,7 +167,7 @@ def test_the_checks_of_readiness_are_for_viewers(server: RunningServer, auth: Au
 
 
 @pytest.mark.parametrize("path", ["/nope", "/api/v1/nope", "/api/v2/tables", "/static/../x"])
-def test_strangers_do_not_learn_what_there_is(server: RunningServer, path: str) -> None:
+def test_without_a_token_unknown_paths_reveal_nothing(server: RunningServer, path: str) -> None:
     assert server.request(path).status in (401, 404)
 
 
@@ -175,13 +175,13 @@ def test_strangers_do_not_learn_what_there_is(server: RunningServer, path: str) 
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "arrow", "ndjson"])
-def test_the_audit_is_for_operators(server: RunningServer, auth: AuthFixture, form: str) -> None:
+def test_the_audit_requires_operator(server: RunningServer, auth: AuthFixture, form: str) -> None:
     path = f"/api/v1/tables/audit?format={form}"
     assert server.request(path, **auth.bearer("viewer")).status == 403
     assert server.request(path, **auth.bearer("operator")).status == 200
 
 
-def test_viewers_are_not_told_of_it(server: RunningServer, auth: AuthFixture) -> None:
+def test_the_audit_is_not_listed_for_viewers(server: RunningServer, auth: AuthFixture) -> None:
     def listed(role: str) -> list[str]:
         found = server.request("/api/v1/tables", **auth.bearer(role)).json()["tables"]
         return [one["name"] for one in found]
@@ -190,7 +190,9 @@ def test_viewers_are_not_told_of_it(server: RunningServer, auth: AuthFixture) ->
     assert listed("operator") == list(spec.DEFAULT.all_tables)
 
 
-def test_over_the_socket_it_is_for_operators_too(server: RunningServer, auth: AuthFixture) -> None:
+def test_the_audit_requires_operator_over_the_socket_too(
+    server: RunningServer, auth: AuthFixture
+) -> None:
     operator, viewer = auth.bearer("operator"), auth.bearer("viewer")
     with server.viewer("audit", additional_headers=operator) as one:
         assert one.next_frame().kinds == [("audit", "snapshot")]
@@ -205,7 +207,9 @@ def test_over_the_socket_it_is_for_operators_too(server: RunningServer, auth: Au
 
 
 @pytest.mark.parametrize("kind", INVALID_CREDENTIALS)
-def test_nobody_gets_a_socket(server: RunningServer, auth: AuthFixture, kind: str) -> None:
+def test_invalid_credentials_get_no_socket(
+    server: RunningServer, auth: AuthFixture, kind: str
+) -> None:
     headers = _headers(auth, kind)
     with (
         pytest.raises(InvalidStatus) as refused,
@@ -219,7 +223,7 @@ def test_nobody_gets_a_socket(server: RunningServer, auth: AuthFixture, kind: st
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_both_roles_get_one(server: RunningServer, auth: AuthFixture, role: str) -> None:
+def test_both_roles_get_a_socket(server: RunningServer, auth: AuthFixture, role: str) -> None:
     with server.viewer("final_ui", additional_headers=auth.bearer(role)) as viewer:
         assert viewer.next_frame().rows("final_ui")[0]["name"] == "canary"
 
@@ -264,7 +268,7 @@ def test_a_socket_ends_when_its_token_expires(server: RunningServer, auth: AuthF
         assert _end(viewer)[0] == 4401
 
 
-def test_one_that_takes_nothing_is_cut_off(auth: AuthFixture) -> None:
+def test_a_revoked_viewer_that_reads_nothing_is_disconnected(auth: AuthFixture) -> None:
     """The close frame would wait behind unread rows."""
     catalog = Catalog()
     catalog.apply_state(live(1))
@@ -292,7 +296,7 @@ def test_one_that_takes_nothing_is_cut_off(auth: AuthFixture) -> None:
 # --- before the tokens are loaded
 
 
-def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(
+def test_before_the_tokens_are_loaded_requests_get_503_with_retry_after(
     auth: AuthFixture,
 ) -> None:
     known, auth.identities.tokens.by_id = auth.identities.tokens.by_id, None
@@ -308,7 +312,7 @@ def test_before_the_tokens_are_read_nobody_is_let_in_and_told_to_come_again(
         auth.identities.tokens.by_id = known
 
 
-def test_a_token_of_a_newer_format_is_refused_by_name_and_others_go_on() -> None:
+def test_a_token_of_a_newer_format_is_refused_with_its_format_and_others_are_valid() -> None:
     auth = AuthFixture()
     known = dict(auth.identities.tokens.by_id or {})
     access_topics.apply_token_record(

@@ -56,7 +56,7 @@ def _pair_record(user: Event, account: Event) -> ChangelogRecord:
 def changelogs(draw: st.DrawFn, join: str) -> list[ChangelogRecord]:
     """Two runs over the same events in different orders; the first may end early."""
     count = draw(st.integers(1, 7))
-    # # few distinct times, so that ties are common and ids decide
+    # few distinct times, so that ties are common and ids decide
     events = [
         (draw(st.sampled_from(["user", "account"])), offset, draw(st.integers(-1, 3)))
         for offset in range(count)

@@ -70,7 +70,7 @@ def _ids(catalog: Catalog, table: str) -> list[str]:
     return [row["_id"] for row in _rows(catalog, table)]
 
 
-# --- # --- the served generation
+# --- the served generation
 
 
 def test_before_the_first_generation_is_live_tables_are_empty_and_the_status_is_starting() -> None:
@@ -337,7 +337,7 @@ def test_a_log_line_published_twice_is_one_row() -> None:
     assert _ids(catalog, "orchestrator_logs") == [line(3)["_id"], line(4)["_id"]]
 
 
-# --- # --- reset, after the ledger was replaced
+# --- reset, after the ledger was replaced
 
 
 def test_after_a_reset_all_tables_are_built_anew() -> None:

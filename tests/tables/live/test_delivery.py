@@ -67,7 +67,7 @@ def _zeros(size: int) -> memoryview:
     return _ZEROS[:size]
 
 
-# --- # --- encoding and caching
+# --- encoding and caching
 
 
 def _catalog() -> Catalog:

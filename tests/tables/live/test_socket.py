@@ -58,7 +58,7 @@ def _hash(view: dict[str, dict[str, Any]], table: str) -> str:
     return store.hash
 
 
-# --- # --- frames
+# --- frames
 
 
 def test_the_first_frame_is_a_snapshot_of_the_subscribed_tables(server: RunningServer) -> None:
@@ -272,7 +272,7 @@ def test_a_viewer_that_does_not_read_gets_each_changed_row_once_and_delays_nobod
     assert parts_received < rounds / 2  # intermediate versions were never sent
 
 
-# --- # --- refused messages and handshakes
+# --- refused messages and handshakes
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_a_disconnected_viewer_is_not_counted(server: RunningServer) -> None:
         assert time.monotonic() < until
 
 
-# --- # --- shutdown
+# --- shutdown
 
 
 def test_viewers_are_disconnected_when_the_server_stops() -> None:

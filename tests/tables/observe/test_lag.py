@@ -39,7 +39,7 @@ class Clock:
         return self.now
 
 
-# --- # --- read positions
+# --- read positions
 
 
 def test_rows_rejects_and_tombstones_give_the_read_position_of_a_source() -> None:
@@ -79,7 +79,7 @@ def test_a_catalog_reports_the_read_positions_of_the_served_generation() -> None
     assert catalog.served is None
 
 
-# --- # --- lag
+# --- lag
 
 
 def test_before_the_first_poll_no_lag_is_known() -> None:
@@ -144,7 +144,7 @@ def test_after_a_failure_or_a_cutover_no_lag_is_known() -> None:
     assert tracker.by_source(ServedGeneration(other, {})) == {}
 
 
-# --- # --- polling
+# --- polling
 
 
 class Cluster:

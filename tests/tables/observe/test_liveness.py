@@ -114,7 +114,7 @@ def test_the_time_since_the_followers_last_read_is_known(liveness: Liveness, clo
     assert liveness.since_read_s == 7
 
 
-# --- # --- records as the follower processes them
+# --- records as the follower processes them
 
 
 @pytest.fixture

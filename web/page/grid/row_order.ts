@@ -23,7 +23,7 @@ export function arrivalDirection(table: string, { sort = [] }: Config): Directio
 }
 
 /** Groups have an order of their own. */
-export const isPlain = ({ group_by = [], split_by = [] }: Config): boolean => !group_by.length && !split_by.length;
+const isPlain = ({ group_by = [], split_by = [] }: Config): boolean => !group_by.length && !split_by.length;
 
 /**
  * The sort that a configuration should have and has not: rows in no order would be sorted by the text of their id, and

@@ -73,7 +73,7 @@ export class TopicInput {
 }
 
 /** The topic that was probably meant, among those that can be joined. */
-export function suggestTopic(name: string, topics: TopicInfo[]): string {
+function suggestTopic(name: string, topics: TopicInfo[]): string {
   const data = topics.filter(({ kind }) => kind === "data").map((topic) => topic.name);
   return nearest(name, data);
 }

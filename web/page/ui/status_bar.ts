@@ -35,11 +35,6 @@ export class StatusBar {
     setInterval(() => this.#showConnection(), 1000);
   }
 
-  /** The generation whose rows are on the page. */
-  get shownGeneration(): number | null | undefined {
-    return this.#shown;
-  }
-
   connected(): void {
     if (!this.#disconnected) return;
     this.#disconnected = false;

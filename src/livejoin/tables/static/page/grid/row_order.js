@@ -14,7 +14,7 @@ export function arrivalDirection(table, { sort = [] }) {
     return same("desc") ? "desc" : same("asc") ? "asc" : null;
 }
 /** Groups have an order of their own. */
-export const isPlain = ({ group_by = [], split_by = [] }) => !group_by.length && !split_by.length;
+const isPlain = ({ group_by = [], split_by = [] }) => !group_by.length && !split_by.length;
 /**
  * The sort that a configuration should have and has not: rows in no order would be sorted by the text of their id, and
  * groups by the number of their rows. Undefined if it is as it should be.

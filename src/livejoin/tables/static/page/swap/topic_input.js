@@ -65,7 +65,7 @@ export class TopicInput {
     }
 }
 /** The topic that was probably meant, among those that can be joined. */
-export function suggestTopic(name, topics) {
+function suggestTopic(name, topics) {
     const data = topics.filter(({ kind }) => kind === "data").map((topic) => topic.name);
     return nearest(name, data);
 }

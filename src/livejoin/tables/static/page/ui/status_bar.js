@@ -28,10 +28,6 @@ export class StatusBar {
         this.#onStale = onStale;
         setInterval(() => this.#showConnection(), 1000);
     }
-    /** The generation whose rows are on the page. */
-    get shownGeneration() {
-        return this.#shown;
-    }
     connected() {
         if (!this.#disconnected)
             return;
