@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 SOURCE = ROOT / "src" / "livejoin"
+THREADS = "Threads and processes of a running livejoin"
+HISTORY = "<name>.pipeline-history-<n>-…"  # named after its job group
 
 
 def _section(title: str) -> str:
@@ -53,6 +55,40 @@ def test_the_layers_are_those_that_import_linter_checks() -> None:
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     expected = "\n".join(f"    {layer.replace('livejoin.', '')}" for layer in layers)
     assert f"\n{expected}\n" in _section("Folders")
+
+
+def _thread_names() -> set[str]:
+    """Names of threads in the code of a running livejoin, with … for each placeholder."""
+    found = set()
+    for folder in ("control", "pipeline", "runtime", "tables"):
+        for file in (SOURCE / folder).rglob("*.py"):
+            found |= _names_in(file)
+    return found | _names_in(SOURCE / "orchestrator.py") | _names_in(SOURCE / "serving.py")
+
+
+def _names_in(file: Path) -> set[str]:
+    text = re.sub(r"\{[^}]*\}", "…", file.read_text())
+    started = re.findall(r"threads\.start\(\s*f?\"([^\"]+)\"", text)
+    created = re.findall(r"Thread\((?:[^()]|\([^()]*\))*?\bname=\"([^\"]+)\"", text)
+    return {*started, *created, *re.findall(r"thread_name_prefix=\"([^\"]+)\"", text)}
+
+
+def test_every_thread_is_in_the_table_under_its_name() -> None:
+    rows = [line.split("|")[1] for line in _section(THREADS).splitlines() if line[:3] == "| `"]
+    listed = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(listed) == len(set(listed)), "a thread is listed twice"
+    expected = {*_thread_names(), HISTORY}
+    assert len(expected) > 15
+    unlisted = [name for name in expected if not any(_matches(name, one) for one in listed)]
+    outdated = [one for one in listed if not any(_matches(name, one) for name in expected)]
+    assert (unlisted, outdated) == ([], [])
+
+
+def _matches(name: str, listed: str) -> bool:
+    """Pools number their threads, and `watch-…` are named after their clusters."""
+    if name.endswith("…") and name != HISTORY:
+        return listed.startswith(name[:-1])
+    return re.fullmatch(rf"{re.escape(name)}(_\d)?", listed) is not None
 
 
 def test_class_names_are_unique() -> None:

@@ -27,6 +27,15 @@ EVERY_MARKDOWN_FILE = sorted(
     if "node_modules" not in file.parts
 )
 COLUMNS = 120
+MODULES = {
+    file.name
+    for folder in ("src", "web", "tests", "bench", "clients")
+    for kind in ("*.py", "*.ts")
+    for file in (ROOT / folder).rglob(kind)
+    if "node_modules" not in file.parts
+}
+# the decision about names has the old ones too
+NAMES_OF_THE_PAST = ("0027-one-tree-one-vocabulary.md", "CHANGELOG.md")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -60,6 +69,16 @@ def _can_be_broken(line: str) -> bool:
     if re.match(r" *\||    |→ ", line):
         return False
     return len(re.sub(r"!?\[[^\]]*\]\([^)]*\)", "link", line).removeprefix("- ").split()) > 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [document for document in DOCUMENTS if document.name not in NAMES_OF_THE_PAST],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_modules_that_are_mentioned_exist(document: Path) -> None:
+    mentioned = set(re.findall(r"`(?:[\w.-]+/)*(\w+\.(?:py|ts))`", document.read_text()))
+    assert mentioned - MODULES - {"utils.py", "tutorial.py"} == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

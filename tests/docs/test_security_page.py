@@ -58,7 +58,7 @@ def test_every_login_method_has_an_example() -> None:
     assert len(EXAMPLES) == 11
 
 
-# --- # --- rights
+# --- rights
 
 ONE = "kafka: {bootstrap.servers: 'kafka-platform:9092'}"
 ROLES: dict[str, rights.Role] = {"kafka": "own", "kafka_data": "data", "kafka_control": "control"}

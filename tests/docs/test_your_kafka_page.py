@@ -126,7 +126,7 @@ def test_the_topics_are_those_that_livejoin_creates() -> None:
 
 def test_the_number_of_partitions_is_right() -> None:
     most = len(own_topics.lasting_topics(NAMES, "control"))
-    assert "The first eight last." in PAGE
+    assert "The first eight are permanent." in PAGE
     assert most == 8
     most += GENERATIONS * len(own_topics.PER_GENERATION)
     assert f"at most {most} partitions" in " ".join(PAGE.split())
