@@ -20,7 +20,7 @@ LivejoinError
 ├── LeadershipLost             another livejoin with this name leads
 ├── NewerFormat                written by a newer livejoin
 ├── ProtocolViolation          a server sent something that is not livejoin.v1 (retriable)
-└── AskError                   a request was invalid, denied or refused
+└── RequestError               a request was invalid, denied or refused
     ├── Rejected               a control message was rejected
     ├── NotLive                an accepted control message did not go live
     ├── Unreachable            no livejoin responds (retriable)
@@ -145,21 +145,21 @@ class ProtocolViolation(LivejoinError):
     """A server sent an invalid frame; a new connection may help."""
 
 
-class AskError(LivejoinError):
+class RequestError(LivejoinError):
     """A request was invalid or denied, or named something that does not exist."""
 
 
-class Rejected(AskError):
+class Rejected(RequestError):
     """A control message was rejected; nothing changed."""
 
 
-class NotLive(AskError):
+class NotLive(RequestError):
     """A control message was accepted, but its generation failed, was superseded or cancelled."""
 
 
-class Unreachable(AskError):
+class Unreachable(RequestError):
     """No livejoin responds; it may come back."""
 
 
-class TookTooLong(AskError):
+class TookTooLong(RequestError):
     """The caller's timeout expired; the request may still complete."""

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from cli.processes import LIMIT_S, LIVEJOIN, read_until
 from livejoin.cli import main
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.runtime.broker import free_port
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import RunningServer, run_server
@@ -224,5 +224,5 @@ def test_errors_name_what_is_wrong(arguments: list[str], message: str) -> None:
     with run_server(catalog()) as server:
         url = f"http://127.0.0.1:{server.port}/"
         done: Any = CliRunner().invoke(main.cli, ["show", *arguments, "--follow", "--url", url])
-    assert isinstance(done.exception, AskError)
+    assert isinstance(done.exception, RequestError)
     assert message in str(done.exception)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from livejoin import __version__
 from livejoin.cli import main
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.runtime import running_demo
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import run_server
@@ -205,7 +205,7 @@ OK = b"HTTP/1.0 200 OK\r\n\r\n"
 def test_status_rejects_a_server_that_is_not_livejoin(
     foreign_server: Callable[[bytes], str], response: bytes
 ) -> None:
-    assert isinstance(_run("status", "--url", foreign_server(response)).exception, AskError)
+    assert isinstance(_run("status", "--url", foreign_server(response)).exception, RequestError)
 
 
 # --- doctor

@@ -18,7 +18,7 @@ from cli.processes import LIMIT_S, LIVEJOIN, read_until
 from livejoin.cli import main
 from livejoin.cli.output import TableLayout, format_cell, format_table, format_time, wrap
 from livejoin.core import control_messages, spec
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.kafka.range_reader import ScanLimits
 from livejoin.tables.http import topic_browser
 from livejoin.tables.ingest.catalog import Catalog
@@ -145,7 +145,7 @@ def test_show_of_an_empty_table_prints_only_the_count(url: str) -> None:
 )
 def test_errors_from_the_server_are_raised(url: str, arguments: list[str], message: str) -> None:
     error = _run(url, *arguments).exception
-    assert isinstance(error, AskError)
+    assert isinstance(error, RequestError)
     assert message in str(error)
 
 

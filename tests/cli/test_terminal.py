@@ -24,7 +24,7 @@ from livejoin.cli.console_log import configure_logging
 from livejoin.cli.output import escape_unprintable
 from livejoin.core import spec
 from livejoin.core.state import Level, Outcome
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import run_server
 from tables.samples import chunk, final, live
@@ -256,12 +256,12 @@ def test_log_lines_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging()
     log = structlog.get_logger()
     log.warning(HOSTILE, why=HOSTILE, names=[HOSTILE])
-    log.warning("failed", exc_info=AskError(HOSTILE))
+    log.warning("failed", exc_info=RequestError(HOSTILE))
     logging.getLogger("elsewhere").warning("about %s", HOSTILE)
     output = capsys.readouterr().err
     _assert_escaped(output)
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", output)
-    assert "\nlivejoin.errors.AskError: " in output
+    assert "\nlivejoin.errors.RequestError: " in output
     assert output.count("evil") >= 5
 
 

@@ -20,11 +20,11 @@ from client.conftest import sample_catalog
 from client.pretender import fake_server
 from livejoin.client import Connection, Outcome, aconnect, connect, protocol
 from livejoin.errors import (
-    AskError,
     KafkaUnavailable,
     MachineError,
     NotLive,
     Rejected,
+    RequestError,
     TookTooLong,
     Unreachable,
 )
@@ -234,7 +234,7 @@ def test_a_silent_server_causes_a_reconnect(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_unknown_table_is_named(connection: Connection) -> None:
-    with pytest.raises(AskError, match=r"no table 'finalui'.*accounts_ui"):
+    with pytest.raises(RequestError, match=r"no table 'finalui'.*accounts_ui"):
         connection.table("finalui")
 
 
@@ -243,7 +243,7 @@ def test_an_unreachable_server_is_an_error_at_once() -> None:
         pass
     with pytest.raises(Unreachable, match="no livejoin responds"):
         connect(url(server))
-    with pytest.raises(AskError, match="not an HTTP URL"):
+    with pytest.raises(RequestError, match="not an HTTP URL"):
         connect("127.0.0.1:10000")
 
 
@@ -259,7 +259,7 @@ def test_close_is_idempotent_and_leaves_no_thread(connection: Connection) -> Non
     connection.close()
     assert [other for other in threading.enumerate() if other.name == "livejoin"] == []
     assert list(table.changes())[1:] == []
-    with pytest.raises(AskError, match="closed"):
+    with pytest.raises(RequestError, match="closed"):
         connection.table("users_ui")
 
 
@@ -270,7 +270,7 @@ def test_an_internal_error_is_raised(
         raise ZeroDivisionError
 
     monkeypatch.setattr(protocol.ClientSession, "_apply", broken)
-    with pytest.raises(AskError, match="internal error") as raised:
+    with pytest.raises(RequestError, match="internal error") as raised:
         connection.table("final_ui").to_arrow()
     assert isinstance(raised.value.__cause__, ZeroDivisionError)
 
@@ -286,7 +286,7 @@ def test_every_request_has_the_token_and_a_401_is_final() -> None:
         return (200, TABLES) if request.path.endswith("tables") else (401, "")
 
     with fake_server(answer) as (address, received), connect(address, token="s3cret") as other:
-        with pytest.raises(AskError, match="denied access: 401"):
+        with pytest.raises(RequestError, match="denied access: 401"):
             other.table("final_ui").to_arrow()
         assert "s3cret" not in repr(other._endpoint)
     assert [request.path for request in received] == ["/api/v1/tables", "/api/v1/live"]
@@ -403,7 +403,7 @@ def test_without_kafka_the_reason_is_raised(
         raise KafkaUnavailable("control topic cannot be written")
 
     monkeypatch.setattr(ControlProducer, "send", send)
-    with pytest.raises(AskError, match="cannot be written"):
+    with pytest.raises(RequestError, match="cannot be written"):
         connection.control(joinType="inner")
 
 
@@ -459,7 +459,7 @@ def test_an_awaited_connection_is_closed_explicitly(server: RunningServer) -> No
         assert other.stale is None
         await other.close()
         await other.close()
-        with pytest.raises(AskError, match="closed"):
+        with pytest.raises(RequestError, match="closed"):
             await other.table("rejects_ui")
         return await task
 
@@ -499,7 +499,7 @@ def test_a_403_is_final_with_asyncio() -> None:
     async def follow(address: str) -> None:
         async with aconnect(address) as other:
             table = await other.table("final_ui")
-            with pytest.raises(AskError, match=r"denied access: 403.*token"):
+            with pytest.raises(RequestError, match=r"denied access: 403.*token"):
                 await table.to_arrow()
 
     with fake_server(answer) as (address, _):

@@ -14,7 +14,7 @@ from livejoin import client
 from livejoin.cli import main
 from livejoin.cli.options import endpoint
 from livejoin.client import credentials
-from livejoin.errors import AskError, Unreachable
+from livejoin.errors import RequestError, Unreachable
 from tables.auth_fixture import AuthFixture
 from tables.live_server import RunningServer, run_server
 
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_treated_as_empty(folder: Path, text: str) -> None:
 
 
 def test_without_a_token_the_error_has_a_hint(url: str) -> None:
-    with pytest.raises(AskError) as refused:
+    with pytest.raises(RequestError) as refused:
         endpoint(url).call("api/v1/status")
     assert "a token is required" in refused.value.message
     assert refused.value.hint == "Set a token in the environment variable LIVEJOIN_TOKEN."
@@ -102,7 +102,7 @@ def test_the_client_finds_url_and_token_as_commands_do(
     url: str, auth: AuthFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIVEJOIN_URL", url)
-    with pytest.raises(AskError, match="a token is required"):
+    with pytest.raises(RequestError, match="a token is required"):
         client.connect()
     credentials.store_token(url, auth.texts["operator"])
     with client.connect() as connection:
@@ -110,12 +110,12 @@ def test_the_client_finds_url_and_token_as_commands_do(
     with client.connect(url):
         pass
     monkeypatch.setenv("LIVEJOIN_TOKEN", auth.texts["wrong"])
-    with pytest.raises(AskError, match="LIVEJOIN_TOKEN"):
+    with pytest.raises(RequestError, match="LIVEJOIN_TOKEN"):
         client.connect()
     with client.connect(token=auth.texts["viewer"]) as connection:
         connection.table("generations").to_arrow()
     monkeypatch.setenv("LIVEJOIN_TOKEN", auth.texts["viewer"])
-    with pytest.raises(AskError, match="a token is required"):
+    with pytest.raises(RequestError, match="a token is required"):
         client.connect(token="")
 
 

@@ -13,7 +13,7 @@ from client.pretender import fake_server
 from livejoin.cli.options import COMMAND_LINE
 from livejoin.cli.options import endpoint as endpoint_of_commands
 from livejoin.client.endpoint import PYTHON, ClientProgram, Endpoint
-from livejoin.errors import AskError, Rejected, Unreachable
+from livejoin.errors import Rejected, RequestError, Unreachable
 
 PROGRAMS = (PYTHON, COMMAND_LINE)
 PROBLEM = json.dumps({"title": "no", "detail": "what is wrong"})
@@ -36,12 +36,12 @@ def test_a_request_has_the_token_and_names_the_program(program: ClientProgram) -
 @pytest.mark.parametrize(
     ("status", "body", "error", "message"),
     [
-        (400, PROBLEM, AskError, "what is wrong"),
-        (401, PROBLEM, AskError, "livejoin at {url} denied access: 401 what is wrong"),
-        (403, PROBLEM, AskError, "livejoin at {url} denied access: 403 what is wrong"),
-        (403, "<html>", AskError, "livejoin at {url} denied access: 403 Forbidden"),
+        (400, PROBLEM, RequestError, "what is wrong"),
+        (401, PROBLEM, RequestError, "livejoin at {url} denied access: 401 what is wrong"),
+        (403, PROBLEM, RequestError, "livejoin at {url} denied access: 403 what is wrong"),
+        (403, "<html>", RequestError, "livejoin at {url} denied access: 403 Forbidden"),
         (422, PROBLEM, Rejected, "rejected: what is wrong"),
-        (503, PROBLEM, AskError, "what is wrong"),
+        (503, PROBLEM, RequestError, "what is wrong"),
         (404, "<html>", Unreachable, "no livejoin responds at {url}: HTTP Error 404: Not Found"),
         (500, "[]", Unreachable, "no livejoin responds at {url}: {error}"),
         (
@@ -55,14 +55,14 @@ def test_a_request_has_the_token_and_names_the_program(program: ClientProgram) -
 def test_an_error_response_is_raised(  # noqa: PLR0917
     status: int,
     body: str,
-    error: type[AskError],
+    error: type[RequestError],
     message: str,
     streamed: bool,  # noqa: FBT001
     program: ClientProgram,
 ) -> None:
     with fake_server(lambda _: (status, body)) as (url, received):
         endpoint = Endpoint(url, "s3cret", program)
-        with pytest.raises(AskError) as raised:
+        with pytest.raises(RequestError) as raised:
             list(endpoint.stream("x")) if streamed else endpoint.call("x")
     assert type(raised.value) is error
     phrase = f"HTTP Error {status}: {HTTPStatus(status).phrase}"
@@ -90,14 +90,14 @@ def test_a_response_without_the_expected_key_is_of_another_server() -> None:
 )
 @pytest.mark.parametrize("make", [Endpoint, endpoint_of_commands])
 def test_a_malformed_url_is_named(make: Callable[[str], Endpoint], url: str) -> None:
-    with pytest.raises(AskError, match="is not an HTTP URL") as raised:
+    with pytest.raises(RequestError, match="is not an HTTP URL") as raised:
         make(url)
     assert repr(url) in raised.value.message
 
 
 @pytest.mark.parametrize("token", ["s3cret\nX: y", "s3cret\n", "s3cr€t"])
 def test_a_malformed_token_is_refused_and_not_shown(token: str) -> None:
-    with pytest.raises(AskError, match="the token is malformed") as raised:
+    with pytest.raises(RequestError, match="the token is malformed") as raised:
         Endpoint("http://127.0.0.1:1/", token)
     assert "s3c" not in str(raised.value)
 

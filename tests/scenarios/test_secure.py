@@ -24,7 +24,7 @@ from websockets.typing import Subprotocol
 
 from livejoin import client, orchestrator
 from livejoin.core.names import Names
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import read_to_end
 from livejoin.runtime import processes
@@ -178,7 +178,7 @@ def _expect_audited_without_secrets(
         refused = [row for row in rows if (row["outcome"] or "").startswith("refused")]
         assert {row["outcome"] for row in refused} == {"refused: 401", "refused: 403"}
         assert {row["address"] for row in refused} == {"127.0.0.1"}
-        with pytest.raises(AskError, match="401"):
+        with pytest.raises(RequestError, match="401"):
             client.connect(servers[1].url)
     names = Names(NAME)
     written = b"".join(_all(kafka, topic) for topic in (names.tokens, names.audit))
@@ -294,7 +294,7 @@ def test_the_first_leader_creates_one_token_of_each_role_and_later_leaders_none(
         revoke(kafka, names, token_id)
     assert create_first_tokens(kafka, names) == []  # revoked tokens count as existing
     assert [read_token.revoked for read_token in read_tokens(kafka, names).values()] == [True, True]
-    with pytest.raises(AskError, match="there is no token"):
+    with pytest.raises(RequestError, match="there is no token"):
         revoke(kafka, names, "nope")
 
 

@@ -22,7 +22,7 @@ from livejoin.cli.output import LONG_CELL_CHARS, escape_unprintable, format_tabl
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
 from livejoin.core import control_messages, spec
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 
 _POLL_S = 0.2
 
@@ -150,7 +150,7 @@ def _wait_for_generation(server: Endpoint, generation: int, limit_s: float) -> d
             printed = status["message"]
             _print_progress(printed)
         if time.monotonic() > deadline:
-            raise AskError(
+            raise RequestError(
                 f"generation {generation} is still being built after {limit_s:.0f} s",
                 hint="The build continues; `livejoin status` shows its progress.",
             )

@@ -32,7 +32,7 @@ class Selection:
     limit: int | None = None
 
     def parse(self, schema: pa.Schema) -> query.Query:
-        """Return the query; raises AskError if it is wrong."""
+        """Return the query; raises RequestError if it is wrong."""
         parameters = {"columns": self.columns, "filter": self.where, "sort": self.sort}
         given = {name: text for name, text in parameters.items() if text is not None}
         return replace(query.parse(given, schema), limit=self.limit)

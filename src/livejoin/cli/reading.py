@@ -25,7 +25,7 @@ from livejoin.cli.output import (
     wrap,
 )
 from livejoin.client.endpoint import DEFAULT_URL
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 
 _DEFAULT_ROWS = 20
 _POLL_S = 1.0
@@ -221,7 +221,7 @@ def _watch(url: str, answer: dict[str, Any], output: str) -> None:
         time.sleep(_POLL_S)
         try:
             answer = _get_status(url)
-        except AskError as error:
+        except RequestError as error:
             answer = {"state": "unreachable", "message": error.message}
 
 

@@ -33,7 +33,7 @@ from livejoin.client.protocol import (
     has_reached,
 )
 from livejoin.client.requests import Call, Deadline, Outcome, Result, Steps
-from livejoin.errors import AskError, ProtocolViolation, TookTooLong
+from livejoin.errors import ProtocolViolation, RequestError, TookTooLong
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -248,7 +248,7 @@ class AsyncConnection(BaseConnection):
         before = self._session.mismatches
         for event in self._session.receive(data, time.monotonic()):
             if isinstance(event, SubscriptionRefused):
-                raise AskError(f"subscription refused: {event.reason}")
+                raise RequestError(f"subscription refused: {event.reason}")
             if isinstance(event, Send):
                 await socket.send(event.text)
             else:

@@ -17,7 +17,7 @@ from livejoin.client.endpoint import Endpoint
 from livejoin.client.frames import SUBPROTOCOL
 from livejoin.client.protocol import ClientSession
 from livejoin.core import spec
-from livejoin.errors import AskError, LivejoinError, MachineError
+from livejoin.errors import LivejoinError, MachineError, RequestError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,13 +71,13 @@ class BaseConnection:
 
     def _ensure_usable(self, *, closed: bool) -> None:
         if closed:
-            raise AskError(
+            raise RequestError(
                 "the connection is closed", hint=f"{self._constructor}() opens a new one."
             )
         if isinstance(self._failure, LivejoinError):
             raise self._failure
         if self._failure is not None:
-            raise AskError("the connection failed with an internal error") from self._failure
+            raise RequestError("the connection failed with an internal error") from self._failure
 
     @property
     def _socket_options(self) -> dict[str, Any]:

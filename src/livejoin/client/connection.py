@@ -34,7 +34,7 @@ from livejoin.client.protocol import (
     has_reached,
 )
 from livejoin.client.requests import Call, Deadline, Outcome, Result, Steps
-from livejoin.errors import AskError, ProtocolViolation, TookTooLong
+from livejoin.errors import ProtocolViolation, RequestError, TookTooLong
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,7 +256,7 @@ class Connection(BaseConnection):
             events = self._session.receive(data, time.monotonic())
             for event in events:
                 if isinstance(event, SubscriptionRefused):
-                    raise AskError(f"subscription refused: {event.reason}")
+                    raise RequestError(f"subscription refused: {event.reason}")
                 if isinstance(event, Change):
                     for changes in tuple(self._change_queues):  # an iterator may end meanwhile
                         changes.put(event)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from livejoin.core.control_records import CLIENT_HEADER
 from livejoin.core.json_object import parse_object
-from livejoin.errors import AskError, Rejected, Unreachable
+from livejoin.errors import Rejected, RequestError, Unreachable
 
 DEFAULT_URL = "http://127.0.0.1:10000/"
 _AUTH_STATUSES = (401, 403)
@@ -59,13 +59,13 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not _is_http_url(self.url):
-            raise AskError(
+            raise RequestError(
                 f"{self.url!r} is not an HTTP URL",
                 hint=f"The default is {DEFAULT_URL}.",
             )
         # errors of the standard library would quote it
         if self.token and not (self.token.isascii() and self.token.isprintable()):
-            raise AskError(
+            raise RequestError(
                 "the token is malformed: it has line breaks or characters that no token has",
                 hint="Copy it again.",
             )
@@ -106,16 +106,16 @@ class Endpoint:
             while chunk := response.read(_CHUNK_BYTES):
                 yield chunk
 
-    def auth_error(self, status: int, reason: str) -> AskError | None:
+    def auth_error(self, status: int, reason: str) -> RequestError | None:
         """Return the error for status 401 or 403, or None for any other."""
         if status not in _AUTH_STATUSES:
             return None
         hint = self.program.access_hint if status == 401 or not self.token else ""
-        return AskError(f"livejoin at {self.url} denied access: {status} {reason}", hint=hint)
+        return RequestError(f"livejoin at {self.url} denied access: {status} {reason}", hint=hint)
 
     @contextlib.contextmanager
     def _open(self, path: str, message: Mapping[str, Any] | None) -> Iterator[Any]:
-        """Send a request and yield the response; errors of HTTP and the network are AskErrors."""
+        """Send a request and yield the response; its failures are RequestErrors."""
         body = None if message is None else json.dumps(message).encode()
         headers = {**self.headers, "content-type": "application/json"}
         url = f"{self.url.rstrip('/')}/{path}"
@@ -130,7 +130,7 @@ class Endpoint:
         except (urllib.error.URLError, HTTPException, ValueError, OSError) as error:
             raise self._unreachable(getattr(error, "reason", None) or error) from error
 
-    def _error_from(self, error: urllib.error.HTTPError) -> AskError:
+    def _error_from(self, error: urllib.error.HTTPError) -> RequestError:
         if location := error.headers.get("location"):
             return self._unreachable(f"{error}, redirects to {location[:200]}")
         try:
@@ -139,7 +139,7 @@ class Endpoint:
             return self.auth_error(error.code, error.reason) or self._unreachable(error)
         if error.code == 422:
             return Rejected(f"rejected: {detail}")
-        return self.auth_error(error.code, detail) or AskError(detail)
+        return self.auth_error(error.code, detail) or RequestError(detail)
 
     def _unreachable(self, reason: object) -> Unreachable:
         """Return the error for a server that does not respond as livejoin does."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from livejoin.errors import AskError, NotLive, TookTooLong, Unreachable
+from livejoin.errors import NotLive, RequestError, TookTooLong, Unreachable
 
 _POLL_S = 0.2
 _PENDING = ("accepted", "building", "caught-up")
@@ -144,10 +144,10 @@ def table_names(answer: Mapping[str, Any]) -> frozenset[str]:
 
 
 def check_table(name: str, known: frozenset[str]) -> None:
-    """Raise AskError if there is no such table."""
+    """Raise RequestError if there is no such table."""
     if name not in known:
         listed = ", ".join(sorted(known))
-        raise AskError(f"there is no table {name!r}", hint=f"There are {listed}.")
+        raise RequestError(f"there is no table {name!r}", hint=f"There are {listed}.")
 
 
 def _parse_outcome(answer: Mapping[str, Any]) -> Outcome:

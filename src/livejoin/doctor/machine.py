@@ -16,7 +16,7 @@ from livejoin.config.sections import HttpSettings
 from livejoin.config.settings import Settings
 from livejoin.core.json_object import parse_object
 from livejoin.doctor.findings import Finding, bad, failed, ok, skipped, warning
-from livejoin.errors import AskError, LivejoinError, MachineError
+from livejoin.errors import LivejoinError, MachineError, RequestError
 from livejoin.runtime import jars, processes
 from livejoin.tables.http.server import listen
 
@@ -136,7 +136,7 @@ def _port_user(http: HttpSettings) -> str:
     host = "127.0.0.1" if http.host in _ANY_HOST else http.host
     if not http.tls.certificate:
         url = f"http://{f'[{host}]' if ':' in host else host}:{http.port}/"
-        with contextlib.suppress(AskError):  # it speaks another protocol
+        with contextlib.suppress(RequestError):  # it speaks another protocol
             # the first part is enough: another server may send without end
             answer = parse_object(next(Endpoint(url, timeout_s=_PROBE_S).stream("livez"), b""))
             if answer is not None and answer.get("status") == "alive":

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.http import connection_limits
 from livejoin.tables.http.connection_limits import ConnectionLimits
 from livejoin.tables.ingest.catalog import Catalog
@@ -272,7 +272,7 @@ def test_subscriptions_are_allowed_again_after_a_while() -> None:
         asks.count()
     now += live_socket.SUBSCRIPTION_INTERVAL_S
     asks.count()
-    with pytest.raises(AskError, match="too many"):
+    with pytest.raises(RequestError, match="too many"):
         asks.count()
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.http import filters, query
 from livejoin.tables.http.comparisons import FilterBatch, Predicate
 
@@ -291,12 +291,12 @@ EMPTY = table([])
 @example("ts=0001-01-01T00:00:00+23:59")
 @example("ts='9999-12-31T23:59:59-23:59'")
 def test_any_text_is_a_valid_filter_or_a_clear_error(text: str) -> None:
-    found: Predicate | AskError
+    found: Predicate | RequestError
     try:
         found = filters.compile_filter(text, SCHEMA)
-    except AskError as error:
+    except RequestError as error:
         found = error
-    if isinstance(found, AskError):
+    if isinstance(found, RequestError):
         assert found.message.startswith("filter: ")
         assert len(str(found)) < 600
         json.dumps(str(found), ensure_ascii=False).encode()
@@ -319,7 +319,7 @@ def test_the_limits_of_a_filter_are_exact() -> None:
 
 
 def _fails(message: str, **parameters: str) -> None:
-    with pytest.raises(AskError) as raised:
+    with pytest.raises(RequestError) as raised:
         query.parse(parameters, SCHEMA)
     assert message in str(raised.value)
 
@@ -396,11 +396,11 @@ def test_a_plus_means_ascending_even_if_decoded_to_a_blank(text: str) -> None:
 
 def test_unknown_and_repeated_parameters_are_refused() -> None:
     assert query.parse_parameters([("limit", "1"), ("sort", "a")]) == {"limit": "1", "sort": "a"}
-    with pytest.raises(AskError, match="limit is given twice"):
+    with pytest.raises(RequestError, match="limit is given twice"):
         query.parse_parameters([("limit", "1"), ("limit", "1")])
-    with pytest.raises(AskError, match="Did you mean columns"):
+    with pytest.raises(RequestError, match="Did you mean columns"):
         query.parse_parameters([("column", "1")])
-    with pytest.raises(AskError, match="Known parameters: format, columns, filter"):
+    with pytest.raises(RequestError, match="Known parameters: format, columns, filter"):
         query.parse_parameters([("zzz", "1")])
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from livejoin.core import format_versions, tokens
 from livejoin.core.names import Names
 from livejoin.core.tokens import Token
-from livejoin.errors import AskError, NewerFormat
+from livejoin.errors import NewerFormat, RequestError
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
 from livejoin.kafka.records import read_to_end, write
@@ -75,7 +75,9 @@ def revoke(kafka: Kafka, names: Names, token_id: str) -> Token:
     """Revoke a token permanently, on every server."""
     token = read_tokens(kafka, names).get(token_id)
     if token is None:
-        raise AskError(f"there is no token {token_id!r}", hint="List them: `livejoin token list`.")
+        raise RequestError(
+            f"there is no token {token_id!r}", hint="List them: `livejoin token list`."
+        )
     if why := format_versions.unsupported_reason(
         f"token {token_id}", token.format, format_versions.TOKEN
     ):

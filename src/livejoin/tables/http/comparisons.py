@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from livejoin.core.control_messages import excerpt
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 
 _MAX_EXPONENT = 400  # beyond any double; larger ones would build huge integers
 _INT64 = range(-(2**63), 2**63)
@@ -62,7 +62,7 @@ def compile_comparison(field: pa.Field, operator: str, token: FilterToken) -> Pr
     name, data_type = field.name, field.type
     if operator == "~":
         if not pa.types.is_string(data_type):
-            raise AskError(f"filter: ~ searches text, but {name} is {_type_name(data_type)}")
+            raise RequestError(f"filter: ~ searches text, but {name} is {_type_name(data_type)}")
         needle = pc.utf8_lower(pa.scalar(_text(field, token))).as_py()
         return lambda batch: _null_as_false(
             pc.match_substring(batch.lower_case(name), pattern=needle)
@@ -119,8 +119,8 @@ def _constant_unless_null(name: str, *, result: bool) -> Predicate:
     return lambda batch: pa.repeat(pa.scalar(value=False), batch.num_rows)
 
 
-def _type_mismatch(field: pa.Field, example: str, token: FilterToken) -> AskError:
-    return AskError(
+def _type_mismatch(field: pa.Field, example: str, token: FilterToken) -> RequestError:
+    return RequestError(
         f"filter: expected {_type_name(field.type)} for {field.name}, got {token}",
         hint=f"Write it like {example}.",
     )
@@ -137,7 +137,7 @@ def _text(field: pa.Field, token: FilterToken) -> str:
         raise _type_mismatch(field, excerpt(token.text), token)
     unescaped = re.sub(r"\\(.)", r"\1", token.text[1:-1], flags=re.DOTALL)
     if unescaped != unescaped.encode(errors="replace").decode():
-        raise AskError(f"filter: {token} is not valid Unicode")
+        raise RequestError(f"filter: {token} is not valid Unicode")
     return unescaped
 
 
@@ -145,12 +145,12 @@ def _number(field: pa.Field, token: FilterToken) -> Decimal:
     if token.kind != "number":
         raise _type_mismatch(field, "30" if pa.types.is_integer(field.type) else "30.5", token)
     if len(exponent := token.text.lower().partition("e")[2]) > 6:
-        raise AskError(
+        raise RequestError(
             f"filter: exponent e{exponent[:10]} at character {token.position} is too large"
         )
     number = Decimal(token.text)
     if abs(number.adjusted()) > _MAX_EXPONENT:
-        raise AskError(f"filter: {token} is out of range")
+        raise RequestError(f"filter: {token} is out of range")
     return number
 
 
@@ -158,7 +158,7 @@ def _boolean(field: pa.Field, operator: str, token: FilterToken) -> bool:
     if token.text.lower() not in BOOLEANS:
         raise _type_mismatch(field, "true", token)
     if operator not in ("=", "!="):
-        raise AskError(f"filter: {field.name} is boolean; compare it with = or !=")
+        raise RequestError(f"filter: {field.name} is boolean; compare it with = or !=")
     return token.text.lower() == "true"
 
 

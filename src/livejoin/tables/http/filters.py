@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from livejoin.core.control_messages import excerpt
 from livejoin.core.names import nearest
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.http.comparisons import (
     BOOLEANS,
     OPERATORS,
@@ -49,7 +49,7 @@ _KEYWORDS = ("and", "or", "not", "is", "null", "true", "false")
 def compile_filter(text: str, schema: pa.Schema) -> Predicate:
     """Compile a filter to a predicate, whose result has no nulls."""
     if (size := len(text.encode(errors="replace"))) > MAX_BYTES:
-        raise AskError(f"filter: larger than {MAX_BYTES >> 10} KiB: {size} bytes")
+        raise RequestError(f"filter: larger than {MAX_BYTES >> 10} KiB: {size} bytes")
     return _Parser(_tokenize(text), schema).parse()
 
 
@@ -64,7 +64,7 @@ def _tokenize(text: str) -> list[FilterToken]:
                 if text[position] in "\"'"
                 else f"unexpected {excerpt(text[position])}"
             )
-            raise AskError(f"filter: {what} at character {position + 1}", hint=_EXAMPLE)
+            raise RequestError(f"filter: {what} at character {position + 1}", hint=_EXAMPLE)
         kind = match.lastgroup or ""
         result.append(FilterToken(kind, match[kind], match.start(kind) + 1))
         position = match.end()
@@ -84,7 +84,7 @@ class _Parser:
 
     def parse(self) -> Predicate:
         if not self.tokens:
-            raise AskError("filter: empty", hint=_EXAMPLE)
+            raise RequestError("filter: empty", hint=_EXAMPLE)
         result = self._or_expression()
         if self._next.kind != "end":
             raise self._unexpected("and, or, or the end")
@@ -105,8 +105,8 @@ class _Parser:
         self.position += matches
         return matches
 
-    def _unexpected(self, expected: str) -> AskError:
-        return AskError(f"filter: expected {expected}, got {self._next}", hint=_EXAMPLE)
+    def _unexpected(self, expected: str) -> RequestError:
+        return RequestError(f"filter: expected {expected}, got {self._next}", hint=_EXAMPLE)
 
     def _or_expression(self) -> Predicate:
         parts = [self._and_expression()]
@@ -123,7 +123,7 @@ class _Parser:
     def _operand(self) -> Predicate:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise AskError(f"filter: nested more than {MAX_DEPTH} levels deep")
+            raise RequestError(f"filter: nested more than {MAX_DEPTH} levels deep")
         if self._accept("not"):
             inner = self._operand()
             result: Predicate = lambda batch: pc.invert(inner(batch))  # noqa: E731 - as short as its siblings
@@ -139,7 +139,7 @@ class _Parser:
     def _comparison(self) -> Predicate:
         self.comparisons += 1
         if self.comparisons > MAX_COMPARISONS:
-            raise AskError(f"filter: more than {MAX_COMPARISONS} comparisons")
+            raise RequestError(f"filter: more than {MAX_COMPARISONS} comparisons")
         token = self._next
         if token.kind != "word" or token.text.lower() in _KEYWORDS:
             raise self._unexpected("a column")
@@ -157,7 +157,7 @@ class _Parser:
         token = self._next
         if token.kind not in ("text", "number", "time") and token.text.lower() not in BOOLEANS:
             if token.text.lower() == "null":
-                raise AskError(f"filter: cannot compare with null; write {column} is null")
+                raise RequestError(f"filter: cannot compare with null; write {column} is null")
             raise self._unexpected('a value (quote text, like "Ada")')
         self.position += 1
         return compile_comparison(self.schema.field(column), operator, token)
@@ -169,7 +169,7 @@ def check_column(name: str, schema: pa.Schema, parameter: str) -> str:
         return name
     suggestion = nearest(name[:100], schema.names)
     hint = f"Did you mean {suggestion}?" if suggestion else f"Columns: {', '.join(schema.names)}."
-    raise AskError(f"{parameter}: there is no column {excerpt(name)}", hint=hint)
+    raise RequestError(f"{parameter}: there is no column {excerpt(name)}", hint=hint)
 
 
 def _combine(kernel: Callable[[Any, Any], Any], parts: list[Predicate]) -> Predicate:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from livejoin.core.control_messages import excerpt
 from livejoin.core.start_position import normalize_start
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.kafka.range_reader import ScannedRecord
 from livejoin.kafka.records import OffsetRange
 from livejoin.tables.http.query import parse_count
@@ -58,17 +58,19 @@ class PeekRequest:
 
 
 def parse_peek(parameters: Mapping[str, str]) -> PeekRequest:
-    """Parse the parameters of a peek; raises AskError with the reason."""
+    """Parse the parameters of a peek; raises RequestError with the reason."""
     given = [name for name in _POSITIONS if name in parameters]
     if len(given) > 1:
-        raise AskError(
+        raise RequestError(
             f"{' and '.join(given)} exclude each other", hint="Give one position to read from."
         )
     if "offset" in parameters and "partition" not in parameters:
-        raise AskError("offset: given without partition", hint="Each partition has its offsets.")
+        raise RequestError(
+            "offset: given without partition", hint="Each partition has its offsets."
+        )
     search = parameters.get("search", "")
     if len(search) > MAX_SEARCH_CHARS:
-        raise AskError(f"search: longer than {MAX_SEARCH_CHARS} characters")
+        raise RequestError(f"search: longer than {MAX_SEARCH_CHARS} characters")
 
     def number(name: str, maximum: int) -> int | None:
         text = parameters.get(name)
@@ -86,7 +88,7 @@ def parse_peek(parameters: Mapping[str, str]) -> PeekRequest:
     for name in ("older", "newer"):
         cursor: Cursor | None = getattr(request, name)
         if cursor is not None and request.partition not in (None, *cursor):
-            raise AskError(f"{name}: names no offset of partition {request.partition}")
+            raise RequestError(f"{name}: names no offset of partition {request.partition}")
     return request
 
 
@@ -96,14 +98,14 @@ def _parse_time(text: str | None) -> str | None:
     try:
         return normalize_start(text)
     except ValueError as error:
-        raise AskError(f"time: {error}, got {excerpt(text)}") from None
+        raise RequestError(f"time: {error}, got {excerpt(text)}") from None
 
 
 def _parse_cursor(name: str, text: str | None) -> Cursor | None:
     if text is None:
         return None
     if not _CURSOR.fullmatch(text):
-        raise AskError(
+        raise RequestError(
             f"{name}: expected partitions and offsets such as 0:120,1:88, got {excerpt(text)}"
         )
     return {int(p): int(offset) for p, offset in (part.split(":") for part in text.split(","))}
@@ -115,7 +117,7 @@ def format_cursor(cursor: Cursor) -> str:
 
 
 def check_partitions(request: PeekRequest, topic: str, known: tuple[int, ...]) -> tuple[int, ...]:
-    """The partitions to read; raises AskError if the topic has not all of them."""
+    """The partitions to read; raises RequestError if the topic has not all of them."""
     cursor = request.older if request.newer is None else request.newer
     asked = known if cursor is None else tuple(sorted(cursor))
     if request.partition is not None:
@@ -123,18 +125,18 @@ def check_partitions(request: PeekRequest, topic: str, known: tuple[int, ...]) -
     missing = [p for p in asked if p not in known]
     if missing:
         has = "partition 0 only" if len(known) == 1 else f"partitions 0 to {known[-1]}"
-        raise AskError(f'topic "{topic}" has no partition {missing[0]}, it has {has}')
+        raise RequestError(f'topic "{topic}" has no partition {missing[0]}, it has {has}')
     return asked
 
 
 def check_offset(offset: int, partition: int, topic: str, retained: OffsetRange) -> None:
-    """Raise AskError if there is no such offset."""
+    """Raise RequestError if there is no such offset."""
     if retained.start <= offset < retained.end:
         return
     where = f'partition {partition} of topic "{topic}"'
     if retained.start >= retained.end:
-        raise AskError(f"{where} has no records; its next offset is {retained.end}")
-    raise AskError(
+        raise RequestError(f"{where} has no records; its next offset is {retained.end}")
+    raise RequestError(
         f"offset {offset} is not in {where}",
         hint=f"There are offsets {retained.start} to {retained.end - 1}.",
     )

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from livejoin.core.control_messages import excerpt
 from livejoin.core.names import nearest
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.http.comparisons import FilterBatch, Predicate
 from livejoin.tables.http.filters import check_column, compile_filter
 
@@ -66,9 +66,9 @@ def parse_parameters(
                 if suggestion
                 else f"Known parameters: {', '.join(known)}."
             )
-            raise AskError(f"unknown parameter {excerpt(name)}", hint=hint if known else "")
+            raise RequestError(f"unknown parameter {excerpt(name)}", hint=hint if known else "")
         if name in parameters:
-            raise AskError(
+            raise RequestError(
                 f"{name} is given twice", hint="Give it once, with commas between values."
             )
         parameters[name] = value
@@ -76,7 +76,7 @@ def parse_parameters(
 
 
 def parse(parameters: dict[str, str], schema: pa.Schema) -> Query:
-    """Parse the parameters of a query; raises AskError with the reason."""
+    """Parse the parameters of a query; raises RequestError with the reason."""
     filter_text = parameters.get("filter")
     return Query(
         _parse_columns(parameters.get("columns"), schema),
@@ -93,7 +93,7 @@ def parse_count(name: str, text: str, minimum: int = 0, maximum: int = _MAX_INT6
     is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 19
     if not is_number or not minimum <= int(digits) <= maximum:
         bounds = f"from {minimum} to {maximum}"
-        raise AskError(f"{name}: expected a whole number {bounds}, got {excerpt(text)}")
+        raise RequestError(f"{name}: expected a whole number {bounds}, got {excerpt(text)}")
     return int(digits)
 
 
@@ -126,14 +126,14 @@ def _matching_rows(predicate: Predicate, table: pa.Table) -> pa.Array:
 
 def _split_names(parameter: str, text: str) -> list[str]:
     if len(text) > MAX_LIST_BYTES:
-        raise AskError(f"{parameter}: larger than {MAX_LIST_BYTES >> 10} KiB")
+        raise RequestError(f"{parameter}: larger than {MAX_LIST_BYTES >> 10} KiB")
     return [name.strip() for name in text.split(",")]
 
 
 def _check_unique(parameter: str, names: list[str]) -> None:
     if len(set(names)) < len(names):
         duplicate = next(name for name in names if names.count(name) > 1)
-        raise AskError(f"{parameter}: {duplicate} is listed twice")
+        raise RequestError(f"{parameter}: {duplicate} is listed twice")
 
 
 def _parse_columns(text: str | None, schema: pa.Schema) -> tuple[str, ...]:

@@ -19,7 +19,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 
 from livejoin.core.control_messages import InvalidMessage, excerpt
-from livejoin.errors import AskError, KafkaUnavailable, MachineError, NotAuthorized, TopicMissing
+from livejoin.errors import (
+    KafkaUnavailable,
+    MachineError,
+    NotAuthorized,
+    RequestError,
+    TopicMissing,
+)
 from livejoin.tables.auth.audit import Audit
 from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.authorization import AccessDenied, AuthMiddleware, Rights
@@ -180,7 +186,7 @@ def api(
     error_handlers: dict[Any, Any] = {
         HTTPException: _http_error,
         AccessDenied: access_denied,
-        AskError: _bad_request,
+        RequestError: _bad_request,
         InvalidMessage: _rejected,
         KafkaUnavailable: _kafka_unavailable,
         NotAuthorized: _kafka_denied_access,

@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from livejoin import __version__
 from livejoin.core import spec
 from livejoin.core.control_messages import excerpt
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.http import query
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
@@ -38,7 +38,7 @@ async def table_response(
     parameters = query.parse_parameters(request.query_params.multi_items())
     format_name = parameters.get("format", "json")
     if format_name not in FORMATS:
-        raise AskError(
+        raise RequestError(
             f"unknown format {excerpt(format_name)}", hint=f"Known formats: {', '.join(FORMATS)}."
         )
     parsed = query.parse(parameters, catalog.store(name).schema)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.control_messages import MessageRules, excerpt, is_topic_name
 from livejoin.core.start_position import start_time
-from livejoin.errors import AskError, KafkaUnavailable
+from livejoin.errors import KafkaUnavailable, RequestError
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.clusters import Clusters
 from livejoin.kafka.range_reader import ScanLimits
@@ -54,13 +54,13 @@ class TopicBrowser:
     ) -> dict[str, Any]:
         """Return messages of a topic. It stops soon after `cancelled` is set."""
         if not is_topic_name(topic):
-            raise AskError(
+            raise RequestError(
                 f"{excerpt(topic)} is not a valid topic name",
                 hint="Use 1 to 249 letters, digits, '.', '_' or '-', not starting with '__'.",
             )
         async with self._slots:
             if cancelled.is_set():  # while it waited
-                raise AskError("cancelled")
+                raise RequestError("cancelled")
             return await asyncio.to_thread(self._peek, topic, request, cancelled)
 
     def _cluster_of(self, name: str) -> Kafka | None:

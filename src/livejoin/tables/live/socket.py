@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from livejoin.core import spec
 from livejoin.core.tokens import role_includes
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.auth.authentication import Identities
 from livejoin.tables.auth.sessions_and_codes import Identity
 from livejoin.tables.ingest.catalog import Catalog
@@ -125,8 +125,10 @@ class LiveSocket:
                 sending.cancel()
                 with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                     await sending
-        except (AskError, TimeoutError, KeyError) as error:
-            why = str(error) if isinstance(error, AskError) else "expected a subscription as text"
+        except (RequestError, TimeoutError, KeyError) as error:
+            why = (
+                str(error) if isinstance(error, RequestError) else "expected a subscription as text"
+            )
             message = frames.encode_frame(self._frame_cache.build_header("error", message=why))
             mid_frame = viewer is not None and viewer.mid_frame  # another one cannot be sent
             reason = why.encode()[:_REASON_BYTES].decode(errors="ignore")
@@ -246,7 +248,7 @@ class SubscriptionLimit:
         )
         self._at = now
         if self._left < 0:
-            raise AskError(
+            raise RequestError(
                 f"too many subscriptions: {SUBSCRIPTION_BURST} at once,"
                 f" then one every {SUBSCRIPTION_INTERVAL_S:g} s"
             )

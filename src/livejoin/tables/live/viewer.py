@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 from livejoin.core import spec
 from livejoin.core.json_object import parse_object
-from livejoin.errors import AskError
+from livejoin.errors import RequestError
 from livejoin.tables.live import frames
 from livejoin.tables.live.frames import EncodedPart
 
@@ -122,12 +122,12 @@ def parse_subscription(text: str, known: Collection[str] = spec.DEFAULT.tables) 
     """Parse a viewer's message; `known` are the tables it may read."""
     message = parse_object(text)
     if message is None or "subscribe" not in message:
-        raise AskError(_EXPECTED)
+        raise RequestError(_EXPECTED)
     names = message["subscribe"]
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        raise AskError("subscribe must list at least one table")
+        raise RequestError("subscribe must list at least one table")
     if unknown := [name for name in names if name not in known]:
-        raise AskError(f"there is no table {unknown[0][:100]!r}; there are {', '.join(known)}")
+        raise RequestError(f"there is no table {unknown[0][:100]!r}; there are {', '.join(known)}")
     return Subscription(frozenset(names), _parse_resume(message.get("resume")))
 
 
@@ -137,5 +137,5 @@ def _parse_resume(resume: Any) -> Cursor | None:
     fields = resume if isinstance(resume, dict) else {}
     generation, seq = fields.get("generation"), fields.get("seq")
     if type(generation) is not int or type(seq) is not int or generation < 0 or seq < 0:
-        raise AskError('resume must be {"generation": 7, "seq": 123}')
+        raise RequestError('resume must be {"generation": 7, "seq": 123}')
     return Cursor(generation, seq)
