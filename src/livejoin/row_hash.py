@@ -4,7 +4,8 @@ Defined byte by byte, so any program can compute it, and computed here for whole
 
     cell   null: 0. Otherwise mix(P + (length + 1) * ODD), where P is the sum of byte[k] * BASE^k
            over the cell's bytes: UTF-8 of a string, 8 little-endian bytes of an int64, a double
-           or a timestamp's milliseconds
+           or a timestamp's milliseconds, a byte 1 or 0 of a boolean, 16 little-endian bytes of a
+           decimal's digits as an integer
     row    mix of the sum of mix(cell + (column's index + 1) * ODD) over all columns, including
            `_id` and `_ts`
     table  sum of the row hashes
@@ -21,6 +22,7 @@ import pyarrow as pa
 BASE = 0x100000001B3  # odd, so its powers have an inverse
 ODD = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
+_DECIMAL_BYTES = 16
 _INVERSE = pow(BASE, -1, 1 << 64)
 
 
@@ -75,6 +77,15 @@ def _cell_bytes(column: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         text = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
         first, last = offsets[0], offsets[-1]
         return text[first:last].astype(np.uint64), offsets[:-1] - first, np.diff(offsets)
+    if pa.types.is_boolean(column.type):
+        flags = column.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003 - fill value
+        return flags.astype(np.uint64), np.arange(count), np.ones(count, np.int64)
+    if pa.types.is_decimal128(column.type):
+        buffer = column.buffers()[1]
+        stored = np.frombuffer(buffer, np.uint8) if buffer else np.zeros(0, np.uint8)
+        used = stored[_DECIMAL_BYTES * column.offset :][: _DECIMAL_BYTES * count]
+        starts = np.arange(count) * _DECIMAL_BYTES
+        return used.astype(np.uint64), starts, np.full(count, _DECIMAL_BYTES)
     numbers = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
     kind = np.float64 if pa.types.is_floating(column.type) else np.int64
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False).astype(kind)

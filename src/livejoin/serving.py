@@ -175,6 +175,7 @@ async def _serve(  # noqa: PLR0913, PLR0917 - one caller
     start_threads: StartThreads,
 ) -> int:
     catalog = Catalog(
+        settings.join_spec,
         logs_kept=settings.logs_kept,
         rejects_kept=settings.rejects_kept,
         control_kept=settings.control_kept,

@@ -12,10 +12,9 @@ from livejoin.tables.http import filters, peek_request, query, topic_browser
 from livejoin.tables.http.routes import openapi_document
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.decode import SCHEMAS
 from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RunningServer, run_server
-from tables.samples import chunk, final, live
+from tables.samples import SCHEMAS, chunk, final, live
 
 PAGE = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
 COMMANDS = re.findall(r"^    (curl .*)$", PAGE, re.MULTILINE)

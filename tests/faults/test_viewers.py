@@ -21,7 +21,6 @@ from livejoin import row_hash
 from livejoin.client.protocol import ClientSession
 from livejoin.core.generation import Generation
 from livejoin.kafka.cluster import Kafka
-from livejoin.tables.ingest.decode import schema
 from rig import polling
 from rig.cells import Checker, PartCache
 from rig.delays import GRAIN_S, delays_of_changes, p99, send_changes
@@ -32,6 +31,7 @@ from rig.protocol import header
 from rig.running import Running, memory_kib, until
 from tables.fuzzing import fuzz
 from tables.many_viewers import expect_bounded
+from tables.samples import SCHEMAS
 
 LIMIT_S = 120
 ROWS = 100_000
@@ -53,11 +53,11 @@ def expect_written(case: Figures, tables: dict[str, list[TableSum]], texts: dict
     for table, sums in tables.items():
         written = [row(table, number, text) for number, text in texts.items()]
         rows = [{**one.row, "_id": one.id, "_ts": one.ts} for one in written if one.row]
-        batches = pa.Table.from_pylist(rows, schema(table)).to_batches()
+        batches = pa.Table.from_pylist(rows, SCHEMAS[table]).to_batches()
         total = sum(row_hash.sum_hashes(row_hash.hash_rows(batch)) for batch in batches)
         wrong = [one for one in sums if one != (len(rows), row_hash.to_hex(total))]
         case.checked(
-            len(rows), len(rows) * (len(schema(table)) - 1), wrong=len(wrong)
+            len(rows), len(rows) * (len(SCHEMAS[table]) - 1), wrong=len(wrong)
         )  # without _id
         assert sums
         assert not wrong, f"{table}: {len(wrong)} of {len(sums)} viewers hold {wrong[0]}"

@@ -150,7 +150,9 @@ def test_both_followers_get_the_tables_of_the_vector(name: str, cases: dict[str,
     )
     for twice in (written, written):  # the changelog is delivered at least once
         held.apply(
-            decode.decode_chunk(1, len(twice), [(record.key, record.value) for record in twice])
+            decode.decoder(spec.DEFAULT).decode_chunk(
+                1, len(twice), [(record.key, record.value) for record in twice]
+            )
         )
         for record in twice:
             for change in _changes(record):

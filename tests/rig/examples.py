@@ -14,7 +14,7 @@ from livejoin.core import changelog, spec
 from livejoin.core.generation import Generation
 from livejoin.kafka.records import Record
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import DATA_TABLES, GenerationTables
+from livejoin.tables.ingest.catalog import GenerationTables
 from livejoin.tables.ingest.store import Delta
 from rig import oracle
 
@@ -160,7 +160,9 @@ def build_tables(
         records = [(record.key, record.value) for record in written[at : at + size]]
         on_deltas(
             generation_tables,
-            generation_tables.apply(decode.decode_chunk(1, at + len(records), records)),
+            generation_tables.apply(
+                decode.decoder(spec.DEFAULT).decode_chunk(1, at + len(records), records)
+            ),
         )
         at += size
     return generation_tables
@@ -170,7 +172,7 @@ def tables(generation_tables: GenerationTables) -> Tables:
     """Return all rows of the data tables by id."""
     return {
         name: {row["_id"]: row for row in generation_tables.stores[name].snapshot().to_pylist()}
-        for name in DATA_TABLES
+        for name in spec.DEFAULT.data_tables
     }
 
 

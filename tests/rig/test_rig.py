@@ -26,7 +26,6 @@ from websockets.typing import Subprotocol
 from livejoin import row_hash
 from livejoin.runtime.broker import free_port
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.decode import schema
 from livejoin.tables.live import frames
 from rig import comparing, figures, load, oracle, polling, results, watching
 from rig.clock import Clock, ClockStep, real_time
@@ -41,7 +40,7 @@ from rig.storm_validate import Validate
 from rig.watching import OF_A_GENERATION, SYSTEM, Watcher, join_errors
 from rig.world import run_watcher
 from tables.live_server import run_server
-from tables.samples import chunk, live
+from tables.samples import SCHEMAS, chunk, live
 
 NOW = 1_700_000_000_000
 RECORDS = {
@@ -85,7 +84,7 @@ def parts(server_tables: Tables) -> list[frames.EncodedPart]:
 
 
 def batch(name: str, rows: dict[str, dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows.values()), schema(name))
+    return pa.Table.from_pylist(list(rows.values()), SCHEMAS[name])
 
 
 def heartbeat(server_tables: Tables) -> bytes:

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.catalog import Catalog
 from tables.live_server import RunningServer, run_server
-from tables.samples import live
+from tables.samples import DECODER, live
 
 TABLES = ("users_ui", "accounts_ui", "final_ui")
 _RUN = 10_000  # chunk size of the follower
@@ -91,7 +90,7 @@ class Commands:
         """Report memory only."""
 
     def _apply(self, generation: int, end: int, records: list[tuple[bytes, bytes]]) -> None:
-        chunk = decode.decode_chunk(generation, end, records)
+        chunk = DECODER.decode_chunk(generation, end, records)
         self._serving.run_on_loop(lambda catalog: catalog.apply(chunk))
 
 

@@ -70,8 +70,10 @@ class Viewer:
         self.connection = connection
         self.view: dict[str, dict[str, dict[str, Any]]] = {}
 
-    def subscribe(self, *tables: str, resume: tuple[int, int] | None = None) -> None:
-        message: dict[str, Any] = {"subscribe": tables}
+    def subscribe(
+        self, *tables: str, resume: tuple[int, int] | None = None, wait: bool = False
+    ) -> None:
+        message: dict[str, Any] = {"subscribe": tables, **({"wait": True} if wait else {})}
         if resume:
             message["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
         self.connection.send(json.dumps(message))

@@ -9,15 +9,19 @@ from livejoin.core.generation import Generation
 from livejoin.core.spec import DEFAULT
 from livejoin.core.state import Level, LogLine, State, row_id
 from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.decode import Chunk
+from livejoin.tables.ingest.arrow_schema import schema
+from livejoin.tables.ingest.batches import Chunk
 
+DECODER = decode.decoder(DEFAULT)
+DATA_TABLES = DEFAULT.data_tables
+SCHEMAS = {name: schema(table) for name, table in DEFAULT.all_tables.items()}
 CHOICE = DEFAULT.choice("users", "accounts")
 REJECT = {"source": "users", "topic": "users", "partition": 0, "reason": "age: expected int64"}
 
 
 def chunk(generation: int, end: int, *changes: ChangelogRecord) -> Chunk:
     """A chunk of records that ends just before `end`."""
-    return decode.decode_chunk(
+    return DECODER.decode_chunk(
         generation, end, [(change.key(), change.value()) for change in changes]
     )
 

@@ -11,11 +11,10 @@ import subprocess
 import sys
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode
 from livejoin.tables.ingest.catalog import Catalog
 from rig import protocol
 from tables.live_server import LIMIT_S, run_server
-from tables.samples import final, live
+from tables.samples import DECODER, final, live
 
 ROWS = 100_000
 _RUN = 10_000  # chunk size of the follower
@@ -42,7 +41,7 @@ def main(swaps: int, *, keep: bool) -> None:
             server.follow(live(generation - 1, next_one=generation))
             for start in range(0, ROWS, _RUN):
                 batch = records[start : start + _RUN]
-                chunk = decode.decode_chunk(generation, start + len(batch), batch)
+                chunk = DECODER.decode_chunk(generation, start + len(batch), batch)
                 server.run_on_loop(lambda catalog, chunk=chunk: catalog.apply(chunk))  # type: ignore[misc]
             server.follow(live(generation, ready_at=ROWS))
             if keep:

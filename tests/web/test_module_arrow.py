@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from livejoin.tables.ingest import decode
+from tables.samples import SCHEMAS
 
 NODE = shutil.which("node")
 STATIC = Path(decode.__file__).parents[1] / "static"
@@ -104,13 +105,13 @@ def test_pyarrow_streams_are_decoded(read: Read, batches: list[list[Row]]) -> No
 
 def test_slices_and_all_livejoin_schemas_are_decoded(read: Read) -> None:
     rows: list[Row] = [(f"ä{n}", None if n % 3 else n, n / 2, n) for n in range(100)]
-    tables = [stream(schema=schema) for schema in decode.SCHEMAS.values()]
+    tables = [stream(schema=schema) for schema in SCHEMAS.values()]
     sliced, plain, *empty = read(
         stream(batch(rows).slice(33, 9)), stream(batch([("abc", 1, 1.5, 2)] * 3)), *tables
     )
     assert sliced["columns"] == expected(rows[33:42])
     assert plain["columns"][0] == ["abc"] * 3
-    for table, schema in zip(empty, decode.SCHEMAS.values(), strict=True):
+    for table, schema in zip(empty, SCHEMAS.values(), strict=True):
         assert [name for name, _ in table["fields"]] == schema.names
         assert table["length"] == 0
 

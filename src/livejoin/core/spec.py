@@ -12,6 +12,7 @@ Type = str  # one of `SCALAR_TYPES`, or decimal(p,s)
 SCALAR_TYPES: tuple[Type, ...] = ("string", "int64", "double", "boolean", "timestamp")
 Join = Literal["left", "inner", "left_outer"]
 SOURCE_TABLE_SUFFIX = "_ui"
+TOPIC_FIELD_SUFFIX = "Topic"
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Source:
     @property
     def topic_field(self) -> str:
         """Its topic's field in control messages, and column in livejoin's own tables."""
-        return f"{self.name}Topic"
+        return f"{self.name}{TOPIC_FIELD_SUFFIX}"
 
     @property
     def key_column(self) -> Column:
@@ -131,6 +132,18 @@ RESTRICTED: dict[str, TableSpec] = {
 }
 
 
+def system_tables(sources: tuple[Source, ...]) -> dict[str, TableSpec]:
+    """Livejoin's own tables that viewers may read; some have a column for each source's topic."""
+    topics = (*(Column(s.topic_field, "string") for s in sources), _JOIN_COLUMN)
+    columns = {
+        STATUS: (*topics, *_STATUS_COLUMNS),
+        LOGS: _LOG_COLUMNS,
+        CONTROL: (*topics, *_CONTROL_COLUMNS),
+        GENERATIONS: (Column("generation", "int64"), *topics, *_GENERATION_COLUMNS),
+    }
+    return {name: TableSpec(name, (*own, ID), data=False) for name, own in columns.items()}
+
+
 @dataclass(frozen=True)
 class JoinSpec:
     """Sources with their fields and keys; the first one drives the join."""
@@ -146,6 +159,12 @@ class JoinSpec:
     def lookups(self) -> tuple[Source, ...]:
         """The sources that are joined to it."""
         return self.sources[1:]
+
+    @cached_property
+    def versioned_lookups(self) -> tuple[str, ...]:
+        """The lookups that have a version each in joined rows; none where one version is enough."""
+        names = self.source_names[1:]
+        return names if len(names) > 1 else ()
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:
@@ -212,22 +231,12 @@ class JoinSpec:
             for source in self.sources
         }
         data = {**fields, FINAL: self.joined_columns, REJECTS: _REJECT_COLUMNS}
-        topics = (*(Column(s.topic_field, "string") for s in self.sources), _JOIN_COLUMN)
-        system = {
-            STATUS: (*topics, *_STATUS_COLUMNS),
-            LOGS: _LOG_COLUMNS,
-            CONTROL: (*topics, *_CONTROL_COLUMNS),
-            GENERATIONS: (Column("generation", "int64"), *topics, *_GENERATION_COLUMNS),
-        }
         return {
             **{
                 name: TableSpec(name, (*columns, ID, TS), data=True)
                 for name, columns in data.items()
             },
-            **{
-                name: TableSpec(name, (*columns, ID), data=False)
-                for name, columns in system.items()
-            },
+            **system_tables(self.sources),
         }
 
     @cached_property

@@ -15,9 +15,19 @@ from livejoin.core import spec
 from livejoin.errors import MachineError
 from livejoin.tables.http.server import listen
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.decode import SCHEMAS
 from tables.live_server import HttpResponse, RunningServer, run_server
-from tables.samples import building, chunk, final, line, live, plain, reject, tombstone, user
+from tables.samples import (
+    SCHEMAS,
+    building,
+    chunk,
+    final,
+    line,
+    live,
+    plain,
+    reject,
+    tombstone,
+    user,
+)
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 

@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode, row_index, row_limits, segments, store
+from livejoin.tables.ingest import row_index, row_limits, segments, store
+from livejoin.tables.ingest.batches import ChangeBatch
 from livejoin.tables.ingest.row_limits import Cap, Rank, rank_of
 from livejoin.tables.ingest.store import Store
 from rig.reference_changelog import ReferenceFollower
-from tables.samples import plain
+from tables.samples import DECODER, SCHEMAS, plain
 
 TABLE = "final_ui"
-SCHEMA = decode.SCHEMAS[TABLE]
+SCHEMA = SCHEMAS[TABLE]
 Event = tuple[str, int, int]  # source, offset, time
 T = TypeVar("T")
 
@@ -99,8 +100,10 @@ def _compacted(written: Sequence[ChangelogRecord]) -> list[tuple[int, ChangelogR
     return [(place + 1, written[place]) for place in sorted(last.values())]
 
 
-def _decoded(records: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(TABLE, [c.id for c in records], [c.value() for c in records])
+def _decoded(records: Sequence[ChangelogRecord]) -> ChangeBatch:
+    return DECODER.tables[TABLE].decode_records(
+        [c.id for c in records], [c.value() for c in records]
+    )
 
 
 class Viewer:
@@ -249,7 +252,7 @@ def test_a_late_record_needs_a_rewrite_until_the_winner_follows_it() -> None:
 
 
 def test_rejects_are_capped_per_source() -> None:
-    schema = decode.SCHEMAS["rejects_ui"]
+    schema = SCHEMAS["rejects_ui"]
     filled = Store(schema, Cap(2, groups=("users", "accounts")))
     for n in range(6):
         for source in ("users", "accounts")[: 1 + n % 2]:
@@ -257,7 +260,7 @@ def test_rejects_are_capped_per_source() -> None:
                 "rejects_ui", f"{source}/0-{n}", {"source": source, "raw": "e30="}, n
             )
             values = [change.value()]
-            filled.apply(decode.decode_records("rejects_ui", [change.id], values), n)
+            filled.apply(DECODER.tables["rejects_ui"].decode_records([change.id], values), n)
     assert {row["_id"] for row in plain(filled.snapshot())} == {
         "users/0-4",
         "users/0-5",

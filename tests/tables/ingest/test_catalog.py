@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
 from livejoin.core.state import State
-from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.store import Delta
 from rig.reference_changelog import read_record
 from tables.samples import (
+    DATA_TABLES,
     building,
     chunk,
     final,
@@ -43,7 +44,7 @@ class RecordingListener:
         for row_id in delta.removed:
             rows.pop(row_id, None)
 
-    def on_cutover(self) -> None:
+    def on_cutover(self, _replaced: Collection[str]) -> None:
         self.events.append("cut over")
         self._load_snapshots(DATA_TABLES)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from livejoin.core import spec
 from livejoin.core.generation import Origin
+from livejoin.core.spec import DEFAULT
 from livejoin.core.state import Outcome, Reply
 from livejoin.tables.ingest.store import Delta
 from livejoin.tables.ingest.system_tables import ControlPosition, LeaderRecordParser, SystemTables
@@ -26,7 +27,7 @@ class Viewer:
 
 def _tables(viewer: Viewer | None = None) -> SystemTables:
     on_change = (viewer or Viewer()).on_change
-    return SystemTables(on_change, logs_kept=KEPT, control_kept=KEPT)
+    return SystemTables(DEFAULT, on_change, logs_kept=KEPT, control_kept=KEPT)
 
 
 def row(

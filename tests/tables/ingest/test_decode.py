@@ -13,20 +13,23 @@ from core.changelog_strategies import DATA, bundled, changes
 from livejoin import row_hash
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord, Version
-from livejoin.tables.ingest import decode
+from livejoin.core.spec import DEFAULT
+from livejoin.tables.ingest.batches import ChangeBatch
 from livejoin.tables.ingest.read_progress import ReadProgress, positions_of
 from rig.reference_changelog import Bundle
-from tables.samples import chunk, final, plain, reject, tombstone, user
+from tables.samples import DECODER, SCHEMAS, chunk, final, plain, reject, tombstone, user
 
 LOWEST = -(2**63)
 
 
-def _decoded(table: str, written: list[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(table, [c.id for c in written], [c.value() for c in written])
+def _decoded(table: str, written: list[ChangelogRecord]) -> ChangeBatch:
+    return DECODER.tables[table].decode_records(
+        [c.id for c in written], [c.value() for c in written]
+    )
 
 
 def _cells(change: ChangelogRecord) -> dict[str, Any]:
-    cells = {name: (change.row or {}).get(name) for name in decode.SCHEMAS[change.table].names}
+    cells = {name: (change.row or {}).get(name) for name in SCHEMAS[change.table].names}
     raw = cells.get("raw")
     if raw is not None:
         cells["raw"] = base64.b64decode(raw).decode(errors="backslashreplace")
@@ -54,7 +57,7 @@ def test_a_batch_of_records_is_decoded_as_defined(written: list[ChangelogRecord]
 @given(bundled())
 def test_a_bundle_is_decoded_as_defined(one: Bundle) -> None:
     written = one.records()
-    records = decode.decode_bundle(one.table, one.value())
+    records = DECODER.tables[one.table].decode_bundle(one.value())
     assert records.ids == [change.id for change in written]
     assert records.present.tolist() == [change.row is not None for change in written]
     assert records.versions.tolist() == [_version(change.version) for change in written]
@@ -72,7 +75,7 @@ def test_bundles_keep_their_place_among_other_records() -> None:
         *((bundle, between.value()), (unknown, between.value()), (bundle, between.value())),
         *((one.key(), one.value()) for one in (last, user(1))),
     ]
-    decoded = decode.decode_chunk(7, 42, records)
+    decoded = DECODER.decode_chunk(7, 42, records)
     assert [(table, records.ids) for table, records in decoded.batches] == [
         ("final_ui", ["0-1"]),
         ("final_ui", ["0-3", "0-4"]),
@@ -113,8 +116,8 @@ def test_a_batch_of_removals_only_is_decoded() -> None:
 
 
 def test_an_unknown_field_is_ignored() -> None:
-    records = decode.decode_records(
-        "users_ui", ["0-1"], [b'{"row":{"name":"a","x":{}},"ts":5,"y":[1]}']
+    records = DECODER.tables["users_ui"].decode_records(
+        ["0-1"], [b'{"row":{"name":"a","x":{}},"ts":5,"y":[1]}']
     )
     assert plain(records.rows) == [_cells(ChangelogRecord("users_ui", "0-1", {"name": "a"}, 5))]
 
@@ -130,7 +133,7 @@ def test_the_raw_bytes_of_a_reject_are_decoded_to_text(raw: bytes) -> None:
 
 def test_rows_built_by_the_server_are_all_present_and_of_one_version() -> None:
     rows = _decoded("users_ui", [user(0), user(1)]).rows
-    made = decode.ChangeBatch.from_rows(["a", "b"], rows, 3)
+    made = ChangeBatch.from_rows(["a", "b"], rows, 3)
     assert made.present.tolist() == [True, True]
     assert np.array_equal(made.versions, [[3, 3, 3], [3, 3, 3]])
 
@@ -145,7 +148,7 @@ def test_a_chunk_is_decoded_into_one_batch_per_table_and_tombstones_are_only_cou
         "users_ui": ["0-1", "0-4"],
         "rejects_ui": ["users/0-2"],
     }
-    counted = ReadProgress()
+    counted = ReadProgress(DEFAULT.source_names)
     counted.add(decoded.read_offsets)
     assert counted.counts() == {
         "users": {"read": 3, "rows": 2, "rejected": 1, "tombstones": 0},

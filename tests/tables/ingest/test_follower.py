@@ -3,7 +3,7 @@
 import json
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -151,7 +151,7 @@ class RecordingCatalog(Catalog):
     def on_change(self, *_: Any) -> None:
         """Rows are checked by each test itself."""
 
-    def on_cutover(self) -> None:
+    def on_cutover(self, _replaced: Collection[str]) -> None:
         self.cutovers.append(self.generation)
 
 
@@ -297,7 +297,7 @@ def test_a_generation_first_read_unresolved_is_served_only_once_its_changelog_is
         return catalog.generation == 2
 
     served_seqs: list[int] = []
-    catalog.on_cutover = lambda: served_seqs.append(catalog.seq)  # type: ignore[method-assign]
+    catalog.on_cutover = lambda _replaced: served_seqs.append(catalog.seq)  # type: ignore[method-assign]
     follow_until(log, catalog, swapped, "generation 2 is shown")
     assert served_seqs == [0, 500]
 
@@ -316,7 +316,7 @@ def test_a_changelog_created_later_gets_its_end_offset_at_the_next_ledger_write(
         return catalog.generation == 2
 
     served_seqs: list[int] = []
-    catalog.on_cutover = lambda: served_seqs.append(catalog.seq)  # type: ignore[method-assign]
+    catalog.on_cutover = lambda _replaced: served_seqs.append(catalog.seq)  # type: ignore[method-assign]
     follow_until(log, catalog, swapped, "generation 2 is shown")
     assert served_seqs == [0, 500]
 

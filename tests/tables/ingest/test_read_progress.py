@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from livejoin.core.spec import DEFAULT
 from livejoin.tables.ingest import read_progress as module
 from livejoin.tables.ingest.read_progress import OffsetSet, RangeSet, ReadProgress, read_offsets
 
@@ -44,12 +45,15 @@ def test_an_offset_set_holds_what_a_set_would(batches: list[set[int]]) -> None:
 
 
 def test_a_million_records_without_a_gap_are_one_range() -> None:
-    read, count = ReadProgress(), 1 << 20
+    read, count = ReadProgress(DEFAULT.source_names), 1 << 20
     cuts = range(0, count + 1, 1 << 15)
     for start, stop in pairwise(cuts):
         ids = [f"0-{offset}" for offset in range(start, stop)]
         read.add(
-            read_offsets({"users_ui": ids[::2], "rejects_ui": [f"users/{i}" for i in ids[1::2]]})
+            read_offsets(
+                {"users_ui": ids[::2], "rejects_ui": [f"users/{i}" for i in ids[1::2]]},
+                DEFAULT.source_of_table,
+            )
         )
     half = count // 2
     counts = {"read": count, "rows": half, "rejected": half, "tombstones": 0}
@@ -70,9 +74,14 @@ def test_gaps_after_every_record_cost_one_bit_each() -> None:
 
 
 def test_a_repeated_record_counts_once() -> None:
-    read = ReadProgress()
+    read = ReadProgress(DEFAULT.source_names)
     for _ in range(2):
-        read.add(read_offsets({"users_ui": ["0-1", "0-1", "1-1"], "tombstones": ["users/0-2"]}))
+        read.add(
+            read_offsets(
+                {"users_ui": ["0-1", "0-1", "1-1"], "tombstones": ["users/0-2"]},
+                DEFAULT.source_of_table,
+            )
+        )
     counts = read.counts()["users"]
     assert counts == {"read": 3, "rows": 2, "rejected": 0, "tombstones": 1}
     assert read.positions == {"users": {0: 3, 1: 2}}

@@ -1,6 +1,8 @@
 """The row hash, compared with a plain implementation of its definition."""
 
 import struct
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
@@ -18,10 +20,21 @@ COLUMNS = [
     ("whole", pa.int64()),
     ("real", pa.float64()),
     ("at", pa.timestamp("ms", "UTC")),
+    ("flag", pa.bool_()),
+    ("money", pa.decimal128(38, 2)),
 ]
 SCHEMA = pa.schema(COLUMNS)
-ROWS = st.tuples(st.none() | TEXT, st.none() | INT64, st.none() | st.floats(), st.none() | INT64)
-Row = tuple[str | None, int | None, float | None, int | None]
+CENTS = st.integers(1 - 10**38, 10**38 - 1)
+ROWS = st.tuples(
+    st.none() | TEXT,
+    st.none() | INT64,
+    st.none() | st.floats(),
+    st.none() | INT64,
+    st.none() | st.booleans(),
+    st.none() | CENTS.map(lambda cents: Decimal(f"{cents}e-2")),
+)
+Row = tuple[str | None, int | None, float | None, int | None, bool | None, Decimal | None]
+Cell = str | float | bool | Decimal
 
 
 def _mix(x: int) -> int:
@@ -30,13 +43,17 @@ def _mix(x: int) -> int:
     return x ^ (x >> 31)
 
 
-def _bytes(cell: str | float) -> bytes:
+def _bytes(cell: Cell) -> bytes:
     if isinstance(cell, str):
         return cell.encode()
+    if isinstance(cell, bool):
+        return bytes([cell])
+    if isinstance(cell, Decimal):
+        return int(Fraction(cell) * 100).to_bytes(16, "little", signed=True)
     return struct.pack("<d" if isinstance(cell, float) else "<q", cell)
 
 
-def _cell(cell: str | float | None) -> int:
+def _cell(cell: Cell | None) -> int:
     if cell is None:
         return 0
     data = _bytes(cell)
@@ -52,7 +69,7 @@ def _row(row: Row) -> int:
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns: list[Any] = list(zip(*rows, strict=True)) or [[], [], [], []]
+    columns: list[Any] = list(zip(*rows, strict=True)) or [[]] * len(COLUMNS)
     arrays = [pa.array(cells, kind) for cells, (_, kind) in zip(columns, COLUMNS, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
@@ -84,12 +101,38 @@ def test_filtered_rows_are_hashed_like_a_separate_batch(
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        pytest.param(("", 0, 0.0, 0), (None, 0, 0.0, 0), id="null is not the empty string"),
-        pytest.param(("", 0, 0.0, 0), ("", None, 0.0, 0), id="null is not zero"),
-        pytest.param(("a", None, None, None), ("a\0", None, None, None), id="length counts"),
-        pytest.param(("", 1, None, None), ("", None, None, 1), id="the column counts"),
-        pytest.param(("ab", 0, 0.0, 0), ("ba", 0, 0.0, 0), id="the order of bytes counts"),
-        pytest.param(("", 0, 0.0, 0), ("", 0, -0.0, 0), id="the sign of zero counts"),
+        pytest.param(
+            ("", 0, 0.0, 0, True, None),
+            (None, 0, 0.0, 0, True, None),
+            id="null is not the empty string",
+        ),
+        pytest.param(
+            ("", 0, 0.0, 0, True, None), ("", None, 0.0, 0, True, None), id="null is not zero"
+        ),
+        pytest.param(
+            ("a", None, None, None, True, None),
+            ("a\0", None, None, None, True, None),
+            id="length counts",
+        ),
+        pytest.param(
+            ("", 1, None, None, True, None), ("", None, None, 1, True, None), id="the column counts"
+        ),
+        pytest.param(
+            ("ab", 0, 0.0, 0, True, None),
+            ("ba", 0, 0.0, 0, True, None),
+            id="the order of bytes counts",
+        ),
+        pytest.param(
+            ("", 0, 0.0, 0, True, None), ("", 0, -0.0, 0, True, None), id="the sign of zero counts"
+        ),
+        pytest.param(
+            ("", 0, 0.0, 0, False, None), ("", 0, 0.0, 0, None, None), id="null is not false"
+        ),
+        pytest.param(
+            ("", 0, 0.0, 0, None, Decimal(1)),
+            ("", 0, 0.0, 0, None, Decimal("1.01")),
+            id="cents count",
+        ),
     ],
 )
 def test_different_rows_have_different_hashes(one: Row, other: Row) -> None:
@@ -98,5 +141,5 @@ def test_different_rows_have_different_hashes(one: Row, other: Row) -> None:
 
 
 def test_a_long_column_is_hashed_like_a_short_one() -> None:
-    rows: list[Row] = [("x" * (n % 7), n, n / 3, n) for n in range(3000)]
+    rows: list[Row] = [("x" * (n % 7), n, n / 3, n, n % 2 > 0, Decimal(n)) for n in range(3000)]
     assert row_hash.hash_rows(_batch(rows)).tolist() == [_row(row) for row in rows]

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from livejoin import row_hash
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode, segments
+from livejoin.tables.ingest import segments
+from livejoin.tables.ingest.batches import ChangeBatch
 from livejoin.tables.ingest.store import Delta, Store
 from rig.reference_changelog import ReferenceFollower
-from tables.samples import final, plain, user
+from tables.samples import DECODER, SCHEMAS, final, plain, user
 
 TABLE = "final_ui"
-SCHEMA = decode.SCHEMAS[TABLE]
+SCHEMA = SCHEMAS[TABLE]
 # few versions and ids, so that repeats, old versions and ties are common
 VERSIONS = st.none() | st.tuples(st.integers(0, 2), st.integers(0, 1), st.just(0))
 CHANGES = st.builds(
@@ -31,8 +32,10 @@ BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=6), max_size=5)
 Rows = dict[str, dict[str, Any]]
 
 
-def _decoded(records: Sequence[ChangelogRecord]) -> decode.ChangeBatch:
-    return decode.decode_records(TABLE, [c.id for c in records], [c.value() for c in records])
+def _decoded(records: Sequence[ChangelogRecord]) -> ChangeBatch:
+    return DECODER.tables[TABLE].decode_records(
+        [c.id for c in records], [c.value() for c in records]
+    )
 
 
 def _store(*batches: Sequence[ChangelogRecord]) -> Store:
@@ -79,7 +82,7 @@ def _fresh_hash(store: Store) -> str:
     """The hash of a new store filled with these rows only."""
     fresh = Store(SCHEMA)
     for batch in store.snapshot().to_batches():
-        fresh.apply(decode.ChangeBatch.from_rows(batch.column("_id").to_pylist(), batch, 0))
+        fresh.apply(ChangeBatch.from_rows(batch.column("_id").to_pylist(), batch, 0))
     return fresh.hash
 
 
@@ -224,10 +227,12 @@ def test_a_removal_is_remembered_after_dead_rows_were_dropped(
 def test_few_batches_wait_for_their_hash_until_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     powers: dict[int, np.ndarray] = {}
     monkeypatch.setattr(row_hash, "_powers_cache", powers)
-    store = Store(decode.SCHEMAS["users_ui"])
+    store = Store(SCHEMAS["users_ui"])
     for offset in range(5000):
         change = user(offset, "a name of thirty bytes or more")
-        store.apply(decode.decode_records("users_ui", [change.id], [change.value()]), offset + 1)
+        store.apply(
+            DECODER.tables["users_ui"].decode_records([change.id], [change.value()]), offset + 1
+        )
     assert len(store._limits.hash._pending) < 256
     store_hash = store.hash
     assert sum(power.nbytes for power in powers.values()) <= 1 << 19  # 256 rows, not all 5,000

@@ -14,14 +14,13 @@ import pyarrow as pa
 import pytest
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import frames
 from livejoin.tables.live import socket as live_socket
 from rig.protocol import Replica, table_hash
 from tables.live_server import RunningServer, run_server
-from tables.samples import chunk, final, live, user
+from tables.samples import DATA_TABLES, DECODER, SCHEMAS, chunk, final, live, user
 
 VECTORS = Path(__file__).parents[3] / "docs" / "live-protocol-vectors.json"
 SEED = 11
@@ -33,7 +32,7 @@ class VectorServer:
     """Frames of a server with a stopped clock."""
 
     def __init__(self) -> None:
-        self.stores = {name: Store(decode.SCHEMAS[name]) for name in ("users_ui", "final_ui")}
+        self.stores = {name: Store(SCHEMAS[name]) for name in ("users_ui", "final_ui")}
         self.frames: list[dict[str, Any]] = []
 
     def frame(self, kind: str, seq: int, parts: list[frames.EncodedPart], **more: Any) -> None:
@@ -57,8 +56,8 @@ class VectorServer:
             own_changes = [c for c in changes if c.table == name]
             if not own_changes:
                 continue
-            records = decode.decode_records(
-                name, [c.id for c in own_changes], [c.value() for c in own_changes]
+            records = DECODER.tables[name].decode_records(
+                [c.id for c in own_changes], [c.value() for c in own_changes]
             )
             delta = store.apply(records, seq)
             parts += frames.encode_changes(name, delta.upserts, delta.removed)
@@ -99,7 +98,7 @@ def vectors() -> list[dict[str, Any]]:
     server.heartbeat(6)
     server.frame("data", 8, server.change(8, user(2), final(0, "Ada K.", 9)), resumed=True)
     server.heartbeat(8)
-    server.stores["users_ui"] = Store(decode.SCHEMAS["users_ui"])
+    server.stores["users_ui"] = Store(SCHEMAS["users_ui"])
     server.frame("cutover", 9, server.snapshots())
     server.heartbeat(9)
     return server.frames

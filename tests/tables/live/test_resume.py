@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest import decode, row_index
+from livejoin.tables.ingest import row_index
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.row_limits import Cap
 from livejoin.tables.ingest.store import Delta, Store
 from livejoin.tables.live import socket as live_socket
 from tables.live_server import LIMIT_S, RunningServer, Viewer, run_server
-from tables.samples import building, chunk, final, live, plain, user
+from tables.samples import DECODER, SCHEMAS, building, chunk, final, live, plain, user
 
 TABLE = "final_ui"
-SCHEMA = decode.SCHEMAS[TABLE]
+SCHEMA = SCHEMAS[TABLE]
 Rows = dict[str, dict[str, Any]]
 # few ids and versions, so that rows are replaced, removed and added again
 CHANGES = st.builds(
@@ -37,7 +37,7 @@ RISING_BATCHES = BATCHES.map(
 
 def _apply_batch(store: Store, batch: list[ChangelogRecord], seq: int) -> Delta:
     return store.apply(
-        decode.decode_records(TABLE, [c.id for c in batch], [c.value() for c in batch]), seq
+        DECODER.tables[TABLE].decode_records([c.id for c in batch], [c.value() for c in batch]), seq
     )
 
 

@@ -12,14 +12,14 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from livejoin.core import spec
-from livejoin.tables.ingest import decode
-from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
+from livejoin.tables.ingest.batches import ChangeBatch
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.store import Store
 from livejoin.tables.live import socket as live_socket
 from livejoin.tables.live import viewer as viewer_buffer
 from livejoin.tables.live.delivery import Delivery
 from tables.live_server import LIMIT_S, RunningServer, Viewer, run_server
-from tables.samples import building, chunk, final, line, live, user
+from tables.samples import DATA_TABLES, SCHEMAS, building, chunk, final, line, live, user
 
 
 @pytest.fixture
@@ -47,14 +47,14 @@ def _close_reason(viewer: Viewer) -> tuple[int, str]:
 
 def _hash(view: dict[str, dict[str, Any]], table: str) -> str:
     """The hash a viewer computes over its rows."""
-    store, schema = Store(decode.SCHEMAS[table]), decode.SCHEMAS[table]
+    store, schema = Store(SCHEMAS[table]), SCHEMAS[table]
     if view:
         columns = [[row[name] for row in view.values()] for name in schema.names]
         batch = pa.RecordBatch.from_arrays(
             [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)],
             schema=schema,
         )
-        store.apply(decode.ChangeBatch.from_rows(list(view), batch, 0))
+        store.apply(ChangeBatch.from_rows(list(view), batch, 0))
     return store.hash
 
 

@@ -50,7 +50,9 @@ def test_rows_rejects_and_tombstones_give_the_read_position_of_a_source() -> Non
 
 
 def test_joined_rows_give_no_read_position() -> None:
-    assert positions_of(read_offsets({"final_ui": ["0-1", "0-2+0-9"]})) == {}
+    assert (
+        positions_of(read_offsets({"final_ui": ["0-1", "0-2+0-9"]}, DEFAULT.source_of_table)) == {}
+    )
 
 
 PLACES = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 2**62)), min_size=1, max_size=20)
@@ -62,9 +64,14 @@ def test_the_highest_offset_of_each_partition_counts(places: list[tuple[int, int
     for partition, offset in places:
         expected[partition] = max(expected.get(partition, 0), offset + 1)
     ids = [f"{partition}-{offset}" for partition, offset in places]
-    assert positions_of(read_offsets({"users_ui": ids})) == {"users": expected}
+    assert positions_of(read_offsets({"users_ui": ids}, DEFAULT.source_of_table)) == {
+        "users": expected
+    }
     half = len(ids) // 2
-    parts = (positions_of(read_offsets({"users_ui": batch})) for batch in (ids[:half], ids[half:]))
+    parts = (
+        positions_of(read_offsets({"users_ui": batch}, DEFAULT.source_of_table))
+        for batch in (ids[:half], ids[half:])
+    )
     assert max_positions(*parts) == {"users": expected}
 
 
@@ -287,6 +294,6 @@ def test_the_poller_runs_until_stopped(
 def test_a_shuffled_changelog_gives_the_same_positions() -> None:
     ids = [f"{n % 3}-{n // 3}" for n in range(3000)]
     random.Random(1).shuffle(ids)
-    assert positions_of(read_offsets({"accounts_ui": ids})) == {
+    assert positions_of(read_offsets({"accounts_ui": ids}, DEFAULT.source_of_table)) == {
         "accounts": {0: 1000, 1: 1000, 2: 1000}
     }

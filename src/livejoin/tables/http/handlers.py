@@ -25,7 +25,6 @@ from livejoin.tables.http.reject_reasons import add_reject_reasons
 from livejoin.tables.http.table_route import SnapshotReader, table_response
 from livejoin.tables.http.topic_browser import TopicBrowser
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.decode import SCHEMAS
 from livejoin.tables.live.socket import LiveSocket
 from livejoin.tables.observe.health import Figures, HealthRoutes
 from livejoin.tables.observe.metrics import Metrics
@@ -49,7 +48,7 @@ class CatalogRoutes:
                 "rows": len(self._catalog.store(name)),
                 "columns": [{"name": c.name, "type": c.type} for c in table.columns],
             }
-            for name, table in _visible_tables(request).items()
+            for name, table in self._visible_tables(request).items()
         ]
         return JSONResponse(
             {"generation": self._catalog.generation, "seq": self._catalog.seq, "tables": tables}
@@ -73,12 +72,13 @@ class CatalogRoutes:
         """List all generations, newest first."""
         self._catalog.update_figures()
         rows = [dict(row) for row in self._catalog.system.generations()]
-        table = pa.Table.from_pylist(rows, SCHEMAS[spec.GENERATIONS]).drop_columns("_id")
+        columns = self._catalog.store(spec.GENERATIONS).schema
+        table = pa.Table.from_pylist(rows, columns).drop_columns("_id")
         return JSONResponse({"generations": row_formats.to_json_rows(table)})
 
     async def table(self, request: Request) -> Response:
         """Return rows of a table; restricted tables require operator."""
-        name, visible = request.path_params["name"], _visible_tables(request)
+        name, visible = request.path_params["name"], self._visible_tables(request)
         if name in spec.RESTRICTED:
             check_role(identity_of(request), "operator")
         if name not in visible:
@@ -86,14 +86,11 @@ class CatalogRoutes:
             raise HTTPException(404, f"there is no table {name[:100]!r}; the tables are {tables}")
         return await table_response(request, self._catalog, self._snapshots, name)
 
-
-def _visible_tables(request: Request) -> dict[str, spec.TableSpec]:
-    """Return the tables that the caller may read."""
-    return (
-        spec.DEFAULT.all_tables
-        if role_includes(identity_of(request).role, "operator")
-        else spec.DEFAULT.tables
-    )
+    def _visible_tables(self, request: Request) -> dict[str, spec.TableSpec]:
+        """Return the tables that the caller may read."""
+        served = self._catalog.spec
+        is_operator = role_includes(identity_of(request).role, "operator")
+        return served.all_tables if is_operator else served.tables
 
 
 class TopicRoutes:

@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from livejoin import __version__
-from livejoin.core import spec
 from livejoin.core.control_messages import excerpt
 from livejoin.errors import RequestError
 from livejoin.tables.http import query
@@ -43,7 +42,7 @@ async def table_response(
         )
     parsed = query.parse(parameters, catalog.store(name).schema)
     # livejoin's own tables are not in the changelog, so `seq` does not count their changes
-    is_data_table, store = spec.DEFAULT.all_tables[name].data, catalog.store(name)
+    is_data_table, store = name in catalog.data_tables, catalog.store(name)
     version = [catalog.generation, catalog.seq] if is_data_table else [store.hash]
     tag = _etag(name, parameters, version)
     # a cache may store it, and must revalidate

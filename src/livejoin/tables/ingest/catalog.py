@@ -5,7 +5,7 @@ ledger says from which changelog offset on it is complete, and the names switch 
 server has read that far.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -15,8 +15,10 @@ from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord, compact_json
 from livejoin.core.facts import RecordsCounted
 from livejoin.core.generation import Generation
+from livejoin.core.spec import JoinSpec
 from livejoin.core.state import State
-from livejoin.tables.ingest.decode import SCHEMAS, Chunk
+from livejoin.tables.ingest.arrow_schema import schema
+from livejoin.tables.ingest.batches import Chunk
 from livejoin.tables.ingest.read_progress import ReadProgress
 from livejoin.tables.ingest.row_limits import Cap
 from livejoin.tables.ingest.store import Delta, Store
@@ -24,7 +26,6 @@ from livejoin.tables.ingest.system_tables import SystemTables
 from livejoin.tables.observe.lag import Lag, ServedGeneration
 from livejoin.tables.observe.liveness import Liveness
 
-DATA_TABLES = tuple(name for name, table in spec.DEFAULT.tables.items() if table.data)
 _MAX_REWRITES = 1000  # per generation and scan
 
 
@@ -34,15 +35,16 @@ class ChangeListener(Protocol):
     def on_change(self, table: str, delta: Delta) -> None:
         """Rows of a table changed."""
 
-    def on_cutover(self) -> None:
-        """All data tables show another generation now."""
+    def on_cutover(self, replaced: Collection[str]) -> None:
+        """All data tables show another generation now; `replaced` are all tables with new rows."""
 
 
 class Catalog:
-    """All tables of one table server."""
+    """All tables of one table server. `join_spec` is that of the settings, until one is live."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - limits of tables, one argument each
         self,
+        join_spec: JoinSpec = State.spec,
         *,
         logs_kept: int = 10_000,
         rejects_kept: int = 10_000,
@@ -54,10 +56,12 @@ class Catalog:
         self._rejects_kept = rejects_kept
         self._viewer_rows = viewer_rows
         self._generations: dict[int, GenerationTables] = {}
-        self._empty = GenerationTables(Generation(0, spec.Choice({}), 0.0), rejects_kept)
-        self._served: GenerationTables = self._empty
+        self._configured_spec = join_spec
+        self._served = self._no_generation(join_spec)
         self.listeners: list[ChangeListener] = []
-        self.system = SystemTables(self._notify, logs_kept=logs_kept, control_kept=control_kept)
+        self.system = SystemTables(
+            join_spec, self._notify, logs_kept=logs_kept, control_kept=control_kept
+        )
         self.state = State()  # as last read from the ledger
         self.liveness = Liveness()
         self.lag = Lag()
@@ -121,7 +125,7 @@ class Catalog:
         self.state, self.has_ledger = State(), False
         self.liveness.reset()
         self.system.clear()
-        self._serve(self._empty)
+        self._serve(self._no_generation(self._configured_spec))
 
     def update_figures(self) -> None:
         """Bring the record counts of the generations up to date."""
@@ -178,7 +182,18 @@ class Catalog:
 
     def store(self, table: str) -> Store:
         """The rows of a table under its stable name, as served now."""
-        return self._served.stores[table] if table in DATA_TABLES else self.system.store(table)
+        stores = self._served.stores
+        return stores[table] if table in stores else self.system.store(table)
+
+    @property
+    def spec(self) -> JoinSpec:
+        """The spec of the served tables."""
+        return self._served.spec
+
+    @property
+    def data_tables(self) -> tuple[str, ...]:
+        """The names of the served data tables."""
+        return self.spec.data_tables
 
     @property
     def generation(self) -> int | None:
@@ -236,10 +251,17 @@ class Catalog:
 
     # --- internal
 
+    def _no_generation(self, join_spec: JoinSpec) -> "GenerationTables":
+        """Empty tables, to be served while nothing is live."""
+        nothing = Generation(0, spec.Choice({}), 0.0, spec=join_spec)
+        return GenerationTables(nothing, self._rejects_kept)
+
     def _cut_over_if_ready(self) -> None:
         live = self.state.live
         if live is None or live.number == self._served.number:
             return
+        if not self._served.number and live.spec != self.spec:
+            self._serve(self._no_generation(live.spec))  # its columns, until its rows are read
         tables = self._generations[live.number]
         if tables.is_complete(live.ready_at):
             self._serve(tables)
@@ -256,8 +278,9 @@ class Catalog:
     def _serve(self, tables: "GenerationTables") -> None:
         tables.limit_viewers(self._viewer_rows)
         self._served = tables
+        replaced = [*tables.stores, *self.system.use_spec(tables.spec)]
         for listener in self.listeners:
-            listener.on_cutover()
+            listener.on_cutover(replaced)
 
     def _notify(self, table: str, delta: Delta) -> None:
         if not delta.empty:
@@ -270,15 +293,16 @@ class GenerationTables:
 
     def __init__(self, generation: Generation, rejects_kept: int) -> None:
         self.number, self.max_rows = generation.number, generation.max_rows
+        self.spec = generation.spec
         self.initial_end = 0  # the changelog's end offset when this server started to read it
         self.seq = 0  # the next changelog offset
         self.newest_ts = 0  # source time in ms
-        self.progress = ReadProgress()
-        rejects = Cap(rejects_kept, groups=tuple(source.name for source in spec.DEFAULT.sources))
+        self.progress = ReadProgress(self.spec.source_names)
+        rejects = Cap(rejects_kept, groups=self.spec.source_names)
         rows = Cap(generation.max_rows, null_rows=generation.choice.join == "left_outer")
         self.stores = {
-            name: Store(SCHEMAS[name], rejects if name == spec.REJECTS else rows)
-            for name in DATA_TABLES
+            name: Store(schema(self.spec.tables[name]), rejects if name == spec.REJECTS else rows)
+            for name in self.spec.data_tables
         }
 
     def limit_viewers(self, max_rows: int | None) -> None:
@@ -305,7 +329,7 @@ class GenerationTables:
     def capped(self) -> dict[str, int]:
         """The tables that have evicted rows, and the lowest `_ts` in each."""
         lowest = {
-            name: self.stores[name].capped_from for name in DATA_TABLES if name != spec.REJECTS
+            name: store.capped_from for name, store in self.stores.items() if name != spec.REJECTS
         }
         return {name: ts for name, ts in lowest.items() if ts is not None}
 

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core import spec
+from livejoin.core.generation import Generation
 from livejoin.core.ledger_format import NewerState
 from livejoin.core.names import Names
 from livejoin.core.state import LEADER_KEY, STATE_KEY, STATUS_KEY, State
@@ -22,7 +23,7 @@ from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka, Topic
 from livejoin.kafka.records import BatchReader, ReaderEvents, split_by_size
 from livejoin.kafka.topic_errors import topic_not_authorized
 from livejoin.tables.ingest.catalog import Catalog
-from livejoin.tables.ingest.decode import RawRecord, decode_chunk
+from livejoin.tables.ingest.decode import RawRecord, decoder
 from livejoin.tables.ingest.system_tables import LeaderRecordParser, is_generation_key
 
 log = structlog.get_logger()
@@ -186,7 +187,10 @@ class LedgerFollower:
             elif topic == self._names.leader:
                 self._process_heartbeats(records)
             elif topic in generations:
-                chunk = decode_chunk(generations[topic], ends[topic], records)
+                generation = generations[topic]
+                chunk = decoder(generation.spec).decode_chunk(
+                    generation.number, ends[topic], records
+                )
                 self._post(partial(self._catalog.apply, chunk))
 
     def _process_heartbeats(self, records: Sequence[RawRecord]) -> None:
@@ -251,7 +255,8 @@ class ChangelogAssignment:
     def __init__(self, kafka: Kafka, names: Names) -> None:
         self._kafka = kafka
         self._names = names
-        self.generations: dict[str, int] = {}  # by changelog, including those that do not exist yet
+        # by changelog, including those that do not exist yet
+        self.generations: dict[str, Generation] = {}
         self._topic_ids: dict[str, str] = {}  # of the topics created for their generations
         self._measured: set[str] = set()  # changelogs whose end offset was asked for
         self._assigned: set[str] = set()
@@ -266,13 +271,13 @@ class ChangelogAssignment:
     def follow(self, state: State) -> dict[int, int]:
         """Follow the ledger's state; returns the end offsets of new changelogs by generation."""
         changelog = self._names.changelog
-        self.generations = {changelog(number): number for number in _with_changelog(state)}
+        self.generations = {changelog(g.number): g for g in _with_changelog(state)}
         self._topic_ids = {changelog(g.number): g.changelog_id for g in state.generations}
         self._measured &= self.generations.keys()
         new = self._existing(self.generations.keys() - self._measured).values()
         ends = self._kafka.offsets(new, OffsetSpec.latest()) if new else {}
         self._measured |= ends.keys()
-        return {self.generations[topic]: offsets[0] for topic, offsets in ends.items()}
+        return {self.generations[topic].number: offsets[0] for topic, offsets in ends.items()}
 
     def on_unreadable(self, topic: str) -> bool:
         """Note that a topic cannot be read any more; returns whether that is harmless.
@@ -319,7 +324,7 @@ def _raw_record(message: Message) -> RawRecord:
     return message.key() or b"", message.value() or b""
 
 
-def _with_changelog(state: State) -> list[int]:
-    """The numbers of the generations that have a changelog."""
+def _with_changelog(state: State) -> list[Generation]:
+    """The generations that have a changelog."""
     created = (g for g in state.generations if g.has_topics or g.ready_at is not None)
-    return [generation.number for generation in created if generation.resolved]
+    return [generation for generation in created if generation.resolved]

@@ -5,7 +5,7 @@ After a crash it may come again; it counts once.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -36,12 +36,14 @@ class ReadOffsets(NamedTuple):
     kinds: np.ndarray
 
 
-def read_offsets(ids: Mapping[str, Sequence[str]]) -> dict[SourcePartition, ReadOffsets]:
+def read_offsets(
+    ids: Mapping[str, Sequence[str]], source_of_table: Mapping[str, str]
+) -> dict[SourcePartition, ReadOffsets]:
     """The input offsets that changelog records stand for, from their row IDs by table."""
     by_source: dict[str, list[tuple[list[str], int]]] = {}
     for table, row_ids in ids.items():
-        if table in spec.DEFAULT.source_of_table:
-            by_source.setdefault(spec.DEFAULT.source_of_table[table], []).append((list(row_ids), 0))
+        if table in source_of_table:
+            by_source.setdefault(source_of_table[table], []).append((list(row_ids), 0))
         elif table in _KIND_OF_TABLE:
             mixed: dict[str, list[str]] = {}
             for row_id in row_ids:
@@ -164,11 +166,9 @@ class OffsetSet:
 class ReadProgress:
     """All records that a generation has read, counted by source and kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, sources: Iterable[str]) -> None:
         self._offsets: dict[SourcePartition, OffsetSet] = {}
-        self._counts = {
-            source.name: np.zeros(len(KINDS), np.int64) for source in spec.DEFAULT.sources
-        }
+        self._counts = {source: np.zeros(len(KINDS), np.int64) for source in sources}
         self.positions: SourceOffsets = {}  # replaced as a whole: other threads read it
 
     def add(self, read: Mapping[SourcePartition, ReadOffsets]) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest.decode import ChangeBatch
+from livejoin.tables.ingest.batches import ChangeBatch
 from livejoin.tables.ingest.row_index import NO_VERSION, Departures, RowIndex, Version
 from livejoin.tables.ingest.row_limits import Cap, RowLimits
 from livejoin.tables.ingest.segments import FrozenRows, SegmentedRows

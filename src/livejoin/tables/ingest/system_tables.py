@@ -14,22 +14,24 @@ import structlog
 from livejoin.core import spec, state
 from livejoin.core.json_object import parse_object
 from livejoin.core.ledger_format import NewerState, read_state
+from livejoin.core.spec import JoinSpec, TableSpec
 from livejoin.core.state import GENERATION_KEY, STATE_KEY, STATUS_KEY, State
-from livejoin.tables.ingest.decode import SCHEMAS, ChangeBatch, RawRecord
+from livejoin.tables.ingest.arrow_schema import schema
+from livejoin.tables.ingest.batches import ChangeBatch
+from livejoin.tables.ingest.decode import RawRecord
 from livejoin.tables.ingest.store import Delta, Store
 
 log = structlog.get_logger()
 
 Row = Mapping[str, Any]
 OnChange = Callable[[str, Delta], None]
-_STATUS_COLUMNS = [column.name for column in spec.DEFAULT.tables[spec.STATUS].columns]
-_EMPTY_STATUS = dict.fromkeys(name for name in _STATUS_COLUMNS if not name.startswith("_"))
 _CELL_TYPES: Mapping[spec.Type, tuple[type, ...]] = {
     "string": (str,),
     "int64": (int,),
     "timestamp": (int,),
     "double": (int, float),
 }
+_FIXED_TABLES = spec.system_tables(())  # without the columns that depend on a spec
 _YEAR_10000_MS = 253_402_300_800_000  # datetime cannot represent later times
 
 
@@ -43,20 +45,27 @@ class ControlPosition(NamedTuple):
 class SystemTables:
     """All system tables of one table server."""
 
-    def __init__(self, on_change: OnChange, *, logs_kept: int, control_kept: int) -> None:
-        self.status: Row = {}
-        self._status = SystemTable(spec.STATUS, 1, on_change)
-        self._logs = SystemTable(spec.LOGS, logs_kept, on_change)
-        self._control = SystemTable(spec.CONTROL, control_kept, on_change)
-        self._generations = SystemTable(spec.GENERATIONS, spec.GENERATIONS_KEPT, on_change)
-        self._audit = SystemTable(spec.AUDIT, spec.AUDIT_KEPT, on_change)
-        self._tables = {
-            spec.STATUS: self._status,
-            spec.LOGS: self._logs,
-            spec.CONTROL: self._control,
-            spec.GENERATIONS: self._generations,
-            spec.AUDIT: self._audit,
+    def __init__(
+        self, join_spec: JoinSpec, on_change: OnChange, *, logs_kept: int, control_kept: int
+    ) -> None:
+        self._spec = join_spec
+        self._status_row: Row = {}  # as written by the leader
+        max_rows = {
+            spec.STATUS: 1,
+            spec.LOGS: logs_kept,
+            spec.CONTROL: control_kept,
+            spec.GENERATIONS: spec.GENERATIONS_KEPT,
+            spec.AUDIT: spec.AUDIT_KEPT,
         }
+        self._tables = {
+            name: SystemTable(join_spec.all_tables[name], rows, on_change)
+            for name, rows in max_rows.items()
+        }
+        self._status = self._tables[spec.STATUS]
+        self._logs = self._tables[spec.LOGS]
+        self._control = self._tables[spec.CONTROL]
+        self._generations = self._tables[spec.GENERATIONS]
+        self._audit = self._tables[spec.AUDIT]
         self._control_ids: dict[ControlPosition, str] = {}  # of the rows of `control_raw`
         self._outcome_callbacks: dict[ControlPosition, list[Callable[[Row], None]]] = {}
         self.set_status({"state": "starting", "progress": 0, "message": "reading the ledger"})
@@ -65,9 +74,25 @@ class SystemTables:
         """The rows of a table."""
         return self._tables[table].store
 
+    def use_spec(self, join_spec: JoinSpec) -> list[str]:
+        """Show the columns of another spec; returns the tables whose columns changed."""
+        self._spec = join_spec
+        return [
+            name
+            for name, table in self._tables.items()
+            if table.change_columns(join_spec.all_tables[name])
+        ]
+
+    @property
+    def status(self) -> Row:
+        """The one row of the status table, without its ID."""
+        columns = (column.name for column in self._spec.tables[spec.STATUS].columns)
+        empty = dict.fromkeys(name for name in columns if not name.startswith("_"))
+        return {**empty, **self._status_row}
+
     def set_status(self, row: Row) -> None:
         """Replace the one row of the status table."""
-        self.status = {**_EMPTY_STATUS, **row}
+        self._status_row = row
         self._status.put([{**self.status, "_id": "status"}])
 
     def add_log_lines(self, lines: Sequence[Row]) -> None:
@@ -137,10 +162,10 @@ class SystemTables:
 class SystemTable:
     """A bounded table with ascending IDs: the newest rows stay, a repeated ID replaces its row."""
 
-    def __init__(self, name: str, max_rows: int, on_change: OnChange) -> None:
-        self.store = Store(SCHEMAS[name])
+    def __init__(self, table: TableSpec, max_rows: int, on_change: OnChange) -> None:
+        self.store = Store(schema(table))
         self.rows: dict[str, Row] = {}
-        self._name = name
+        self._name = table.name
         self._max_rows = max_rows
         self._on_change = on_change
         self._order: deque[str] = deque()
@@ -158,11 +183,22 @@ class SystemTable:
             return
         self._order.extend(row_id for row_id in new if row_id not in self.rows)
         self.rows |= new
-        self._version += 1
-        cells = pa.RecordBatch.from_pylist(list(new.values()), schema=SCHEMAS[self._name])
-        batch = ChangeBatch.from_rows(list(new), cells, self._version)
-        self._on_change(self._name, self.store.apply(batch))
+        self._on_change(self._name, self._store(new))
         self._evict(len(self.rows) - self._max_rows)
+
+    def _store(self, rows: Mapping[str, Row]) -> Delta:
+        self._version += 1
+        cells = pa.RecordBatch.from_pylist(list(rows.values()), schema=self.store.schema)
+        return self.store.apply(ChangeBatch.from_rows(list(rows), cells, self._version))
+
+    def change_columns(self, table: TableSpec) -> bool:
+        """Show other columns of the same rows; returns whether any column changed."""
+        if schema(table) == self.store.schema:
+            return False
+        self.store = Store(schema(table))
+        if self.rows:
+            self._store(self.rows)
+        return True
 
     def clear(self) -> None:
         """Remove all rows, and accept any ID again."""
@@ -187,7 +223,7 @@ class SystemTable:
         for row_id in row_ids:
             del self.rows[row_id]
         self.store.drop(row_ids)
-        no_rows = pa.RecordBatch.from_pylist([], schema=SCHEMAS[self._name])
+        no_rows = pa.RecordBatch.from_pylist([], schema=self.store.schema)
         self._on_change(self._name, Delta(no_rows, row_ids))
 
 
@@ -271,5 +307,11 @@ def _has_position(row: Row) -> bool:
 
 def _matches_columns(table: str, row: Row) -> bool:
     """Whether the cells have the types of their columns; other fields are ignored."""
-    cells = ((row.get(c.name), _CELL_TYPES[c.type]) for c in spec.DEFAULT.tables[table].columns)
+    columns = _FIXED_TABLES[table].columns
+    cells = [(row.get(column.name), _CELL_TYPES[column.type]) for column in columns]
+    cells += [
+        (cell, _CELL_TYPES["string"])
+        for name, cell in row.items()
+        if name.endswith(spec.TOPIC_FIELD_SUFFIX)
+    ]
     return all(cell is None or isinstance(cell, types) for cell, types in cells)

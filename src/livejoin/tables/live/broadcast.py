@@ -8,14 +8,14 @@ memory holds few versions of a large table, however many viewers read them, and 
 import asyncio
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from livejoin.core import spec
-from livejoin.tables.ingest.catalog import DATA_TABLES, Catalog
+from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.store import Delta, Store
 from livejoin.tables.live import frames
 from livejoin.tables.live.frames import EncodedPart
@@ -42,6 +42,7 @@ class Broadcaster:
         self._upserts: dict[str, list[pa.RecordBatch | pa.Table]] = {}
         self._removed: dict[str, dict[str, None]] = {}
         self._cutover_pending = False
+        self._replaced: set[str] = set()  # tables that the pending cutover carries as a whole
         self._flushed_at = 0.0
         self._flush_interval_s = _MIN_FLUSH_INTERVAL_S
         self._first_change_at: float | None = None  # of those not sent yet
@@ -59,12 +60,14 @@ class Broadcaster:
             self._upserts.setdefault(table, []).append(delta.upserts)
         self._schedule_flush()
 
-    def on_cutover(self) -> None:
-        """Make the next frame a cutover, which carries all data tables."""
-        for table in DATA_TABLES:
-            self._upserts.pop(table, None)
-            self._removed.pop(table, None)
+    def on_cutover(self, replaced: Collection[str]) -> None:
+        """Make the next frame a cutover, which carries all tables with new rows or columns."""
+        tables = self._catalog.spec.all_tables
+        for pending in (self._upserts, self._removed):
+            for table in [name for name in pending if name in replaced or name not in tables]:
+                del pending[table]
         self.frame_cache.switch_generation()
+        self._replaced.update(replaced)
         self._cutover_pending = True
         self._schedule_flush()
 
@@ -88,19 +91,20 @@ class Broadcaster:
     ) -> None:
         """Queue a frame for every viewer; viewers that receive the same parts share one."""
         header, cursor = self.frame_cache.build_header(kind, **fields), self.frame_cache.cursor()
-        by_content: dict[tuple[tuple[int, ...], frozenset[str]], OutgoingFrame] = {}
+        by_content: dict[tuple[tuple[int, ...], frozenset[str], Sequence[str]], OutgoingFrame] = {}
         by_tables: dict[frozenset[str], OutgoingFrame | None] = {}
         for viewer in self.viewers:
             tables = viewer.tables
             if tables not in by_tables:
                 chosen = tuple(i for i, part in enumerate(parts) if part.table in tables)
-                content = chosen, tables.intersection(spec.RESTRICTED)
+                gone = self.frame_cache.missing(viewer) if kind == "cutover" else ()
+                content = chosen, tables.intersection(spec.RESTRICTED), gone
                 if not chosen and kind == "data":
                     by_tables[tables] = None
                     continue
                 if content not in by_content:
                     by_content[content] = OutgoingFrame.build(
-                        _restrict_header(header, viewer),
+                        _restrict_header(header, viewer) | _gone_field(gone),
                         (parts[i] for i in chosen),
                         cursor,
                         changed_at,
@@ -125,10 +129,12 @@ class Broadcaster:
         upserts, removed, is_cutover = self._upserts, self._removed, self._cutover_pending
         self._upserts, self._removed, self._cutover_pending = {}, {}, False
         changed_at, self._first_change_at = self._first_change_at, None
+        replaced, self._replaced = self._replaced, set()
         if not self.viewers:
             return
-        parts = self._cutover_parts() if is_cutover else []
-        for table in (t for t in spec.DEFAULT.all_tables if t in upserts or removed.get(t)):
+        parts = self._cutover_parts(replaced) if is_cutover else []
+        all_tables = self._catalog.spec.all_tables
+        for table in (t for t in all_tables if t in upserts or removed.get(t)):
             rows = pa.Table.from_batches(upserts.get(table, ()), self._catalog.store(table).schema)
             parts += frames.encode_changes(table, rows, list(removed.get(table, ())))
         self.broadcast("cutover" if is_cutover else "data", parts, changed_at)
@@ -137,18 +143,22 @@ class Broadcaster:
             MAX_FLUSH_INTERVAL_S, max(_MIN_FLUSH_INTERVAL_S, _FLUSH_SHARE * took_s)
         )
 
-    def _cutover_parts(self) -> list[EncodedPart]:
-        """All data tables if they are small; otherwise each viewer catches up on its own."""
-        rows = sum(len(self._catalog.store(table)) for table in DATA_TABLES)
+    def _cutover_parts(self, replaced: Collection[str]) -> list[EncodedPart]:
+        """The replaced tables if they are small; otherwise each viewer catches up on its own."""
+        data_tables = self._catalog.data_tables
+        rows = sum(len(self._catalog.store(table)) for table in data_tables)
         small = rows <= _SMALL_CUTOVER_ROWS
         for viewer in self.viewers:
             # a viewer that resumed within this generation needs only what it misses
             resumed = viewer.cursor and viewer.cursor.generation == self._catalog.generation
-            if resumed or not (small or viewer.tables.isdisjoint(DATA_TABLES)):
+            if resumed or not (small or viewer.tables.isdisjoint(data_tables)):
                 viewer.fall_behind()
-        if not small:
-            return []
-        return [part for table in DATA_TABLES for part in self.frame_cache.snapshot_parts(table)]
+        carried = [
+            table
+            for table in self._catalog.spec.all_tables
+            if table in replaced and (small or table not in data_tables)
+        ]
+        return [part for table in carried for part in self.frame_cache.snapshot_parts(table)]
 
 
 @dataclass(frozen=True)
@@ -187,7 +197,7 @@ class FrameCache:
     def build_header(self, kind: str, **fields: Any) -> dict[str, Any]:
         """A frame's header, without the list of its parts."""
         catalog = self._catalog
-        stores = {table: catalog.store(table) for table in DATA_TABLES}
+        stores = {table: catalog.store(table) for table in catalog.data_tables}
         limited = {t: {"total": len(store)} for t, store in stores.items() if store.limited}
         return {
             "type": kind,
@@ -203,12 +213,13 @@ class FrameCache:
         seen, now = viewer.cursor, self.cursor()
         since = seen.seq if seen and now and seen.generation == now.generation else None
         parts: list[EncodedPart] = []
-        for table in spec.DEFAULT.all_tables:
-            if table not in viewer.tables or (table in DATA_TABLES and seen and now is None):
+        data_tables = self._catalog.data_tables
+        for table in self._catalog.spec.all_tables:
+            if table not in viewer.tables or (table in data_tables and seen and now is None):
                 continue  # while nothing is live, viewers keep their rows
             changed = (
                 self._changes_since(table, since)
-                if since is not None and table in DATA_TABLES
+                if since is not None and table in data_tables
                 else None
             )
             parts += self.snapshot_parts(table) if changed is None else changed
@@ -216,13 +227,17 @@ class FrameCache:
         is_cutover = now is not None and since is None and not is_first
         fields = {} if since is None else {"resumed": True}
         header = self.build_header("cutover" if is_cutover else "data", **fields)
-        return OutgoingFrame.build(header, parts, now)
+        return OutgoingFrame.build(header | _gone_field(self.missing(viewer)), parts, now)
+
+    def missing(self, viewer: Viewer) -> tuple[str, ...]:
+        """The tables that a viewer asked for and that do not exist now."""
+        return tuple(sorted(viewer.tables - self._catalog.spec.all_tables.keys()))
 
     def snapshot_parts(self, table: str) -> list[EncodedPart]:
         """All rows of a table: a snapshot, and the changes since it was encoded."""
         store, known = self._catalog.store(table), self._snapshots.get(table)
         known = known if known is not None and known.store is store else None
-        if known is not None and table in DATA_TABLES:  # system tables have no offset
+        if known is not None and table in self._catalog.data_tables:  # system tables have no offset
             large = len(known.part.payload) > _SMALL_BYTES
             changed = self._changes_since(
                 table, known.seq, len(store) // _MAX_CHANGED_SHARE if large else 0
@@ -255,6 +270,10 @@ class FrameCache:
         """Whether a part is outdated, and kept only by the sends that use it."""
         known = self._snapshots.get(part.table)
         return known is None or known.part is not part
+
+
+def _gone_field(tables: Sequence[str]) -> dict[str, Any]:
+    return {"gone": list(tables)} if tables else {}
 
 
 def _restrict_header(header: dict[str, Any], viewer: Viewer) -> dict[str, Any]:

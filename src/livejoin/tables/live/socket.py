@@ -7,7 +7,7 @@ A socket is closed within seconds after its token or session was revoked or expi
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -71,7 +71,8 @@ class LiveSocket:
                 continue
             self._broadcaster.flush()  # the hashes must match what viewers have received
             subscribed = frozenset[str]().union(*(viewer.tables for viewer in self._viewers))
-            digests = {name: catalog.store(name).viewer_digest() for name in sorted(subscribed)}
+            existing = sorted(subscribed & catalog.spec.all_tables.keys())
+            digests = {name: catalog.store(name).viewer_digest() for name in existing}
             tables = {name: {"rows": rows, "hash": text} for name, (rows, text) in digests.items()}
             capped = catalog.capped()
             optional: dict[str, Any] = {"capped": capped} if capped else {}
@@ -100,14 +101,10 @@ class LiveSocket:
         limit = SubscriptionLimit()
         cleanup = contextlib.ExitStack()
         identity = cleanup.enter_context(self._open_sockets.track(socket))
-        tables = (
-            spec.DEFAULT.all_tables
-            if role_includes(identity.role, "operator")
-            else spec.DEFAULT.tables
-        )
+        is_operator = role_includes(identity.role, "operator")
         try:
             first = await asyncio.wait_for(socket.receive_text(), _FIRST_MESSAGE_S)
-            subscription = parse_subscription(first, tables)
+            subscription = parse_subscription(first, self._tables(is_operator))
             if not await self._wait_until_read(subscription.resume):
                 await socket.close(_TRY_AGAIN, "this server has read less than you have seen")
                 return
@@ -118,7 +115,8 @@ class LiveSocket:
             sending = asyncio.create_task(self._send_loop(socket, viewer))
             try:
                 while True:
-                    subscription = parse_subscription(await socket.receive_text(), tables)
+                    message = await socket.receive_text()
+                    subscription = parse_subscription(message, self._tables(is_operator))
                     limit.count()
                     viewer.subscribe(subscription)
             finally:
@@ -129,10 +127,10 @@ class LiveSocket:
             why = (
                 str(error) if isinstance(error, RequestError) else "expected a subscription as text"
             )
-            message = frames.encode_frame(self._frame_cache.build_header("error", message=why))
+            last = frames.encode_frame(self._frame_cache.build_header("error", message=why))
             mid_frame = viewer is not None and viewer.mid_frame  # another one cannot be sent
             reason = why.encode()[:_REASON_BYTES].decode(errors="ignore")
-            await _close_socket(socket, _POLICY_VIOLATION, reason, b"" if mid_frame else message)
+            await _close_socket(socket, _POLICY_VIOLATION, reason, b"" if mid_frame else last)
         except WebSocketDisconnect:
             pass
         finally:
@@ -141,6 +139,10 @@ class LiveSocket:
                 self._viewers.discard(viewer)
                 self._viewer_left.set()
                 self._viewer_left = asyncio.Event()
+
+    def _tables(self, is_operator: bool) -> Mapping[str, spec.TableSpec]:  # noqa: FBT001 - the role
+        """The tables that a viewer may read now."""
+        return self._catalog.spec.all_tables if is_operator else self._catalog.spec.tables
 
     async def close(self, timeout_s: float) -> None:
         """Close every socket with the code for "reconnect", and wait until the viewers left.

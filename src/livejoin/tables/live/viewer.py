@@ -118,15 +118,22 @@ class Viewer:
         self.wake.set()
 
 
-def parse_subscription(text: str, known: Collection[str] = spec.DEFAULT.tables) -> Subscription:
-    """Parse a viewer's message; `known` are the tables it may read."""
+def parse_subscription(text: str, known: Collection[str]) -> Subscription:
+    """Parse a viewer's message; `known` are the tables it may read.
+
+    With `wait` it may ask for others: they are sent if they appear, with another spec.
+    """
     message = parse_object(text)
     if message is None or "subscribe" not in message:
         raise RequestError(_EXPECTED)
     names = message["subscribe"]
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise RequestError("subscribe must list at least one table")
-    if unknown := [name for name in names if name not in known]:
+    wait = message.get("wait") is True
+    unknown = [
+        name for name in names if name not in known and (name in spec.RESTRICTED or not wait)
+    ]
+    if unknown:
         raise RequestError(f"there is no table {unknown[0][:100]!r}; there are {', '.join(known)}")
     return Subscription(frozenset(names), _parse_resume(message.get("resume")))
 

@@ -16,7 +16,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from livejoin import __version__
-from livejoin.core import spec
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live.socket import LiveSocket
 
@@ -92,7 +91,7 @@ class Metrics(Collector):
     def _table_metrics(self) -> Iterator[Metric]:
         catalog = self._catalog
         rows = GaugeMetricFamily("livejoin_table_rows", "Rows of a table", labels=["table"])
-        for table in spec.DEFAULT.tables:
+        for table in catalog.spec.tables:
             rows.add_metric([table], len(catalog.store(table)))
         yield rows
         if catalog.newest_ts is not None:
