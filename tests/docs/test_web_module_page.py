@@ -19,9 +19,10 @@ def _members(interface: str) -> list[str]:
 
 
 def test_the_types_name_every_field_of_a_control_message() -> None:
-    assert sorted(_members("ControlMessage")) == sorted(
-        control_messages.message_schema(spec.DEFAULT)["properties"]
-    )
+    fields = set(control_messages.message_schema(spec.DEFAULT)["properties"])
+    topics = {source.topic_field for source in spec.DEFAULT.sources}
+    assert sorted(_members("ControlMessage")) == sorted(fields - topics)
+    assert "[field: `${string}Topic`]: string" in TYPES, "sources have any names"
 
 
 def test_every_method_is_described() -> None:

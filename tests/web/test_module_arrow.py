@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,34 @@ def test_slices_and_all_livejoin_schemas_are_decoded(read: Read) -> None:
         assert table["length"] == 0
 
 
+FLAGS = st.lists(st.none() | st.booleans(), max_size=20)
+
+
+@given(FLAGS, st.integers(0, 20))
+def test_booleans_are_decoded(read: Read, flags: list[bool | None], skipped: int) -> None:
+    sent = pa.record_batch({"flag": pa.array(flags, pa.bool_())}).slice(skipped)
+    (found,) = read(stream(sent, schema=sent.schema))
+    assert found["fields"] == [["flag", "boolean"]]
+    assert found["columns"] == [flags[skipped:]]
+
+
+DIGITS = st.integers(-(10**38) + 1, 10**38 - 1) | st.sampled_from([0, 1, -1, 2**63, -(2**64)])
+
+
+@given(st.lists(st.none() | DIGITS, max_size=20), st.integers(0, 38), st.integers(0, 20))
+def test_decimals_are_decoded_as_text_with_all_places(
+    read: Read, digits: list[int | None], places: int, skipped: int
+) -> None:
+    context = Context(prec=38)
+    cells = [None if d is None else Decimal(d).scaleb(-places, context) for d in digits]
+    array = pa.array(cells, pa.decimal128(38, places))
+    sent = pa.record_batch({"paid": array}).slice(skipped)
+    (found,) = read(stream(sent, schema=sent.schema))
+    assert found["fields"] == [["paid", f"decimal(38,{places})"]]
+    expected_texts = [None if cell is None else f"{cell:f}" for cell in cells[skipped:]]
+    assert found["columns"] == [expected_texts]
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
@@ -123,6 +152,7 @@ def test_slices_and_all_livejoin_schemas_are_decoded(read: Read) -> None:
         (pa.uint64(), "column x has an unsupported type: int"),
         (pa.float32(), "column x has an unsupported type: float"),
         (pa.timestamp("us"), "column x has an unsupported type: timestamp"),
+        (pa.decimal256(40, 2), "column x has an unsupported type: decimal"),
         (pa.list_(pa.int64()), "column x has an unsupported type: unknown"),
         (
             pa.dictionary(pa.int32(), pa.string()),

@@ -1,5 +1,6 @@
 /** A sortable HTML table that has only the visible rows in the document. Cells are inserted as text, never as HTML. */
 
+import { isDecimal } from "../protocol/arrow.js";
 import type { Column, Cell, Row, Table } from "../../src/livejoin/tables/static/livejoin.js";
 
 const OVERSCAN = 8; // rows rendered beyond either edge, so that scrolling shows no gaps
@@ -114,7 +115,8 @@ export class RowGrid {
     for (const { _id } of table.rows()) if (!known.has(_id)) order.push(_id);
     const { column, descending } = this.#sort;
     if (column) {
-      const cells = new Map(order.map((id) => [id, table.row(id)?.[column] ?? null]));
+      const type = table.columns.find(({ name }) => name === column)?.type ?? "string";
+      const cells = new Map(order.map((id) => [id, orderOf(table.row(id)?.[column] ?? null, type)]));
       order.sort((a, b) => compare(cells.get(a) ?? null, cells.get(b) ?? null, descending));
     }
     this.#order = order;
@@ -163,6 +165,11 @@ export class RowGrid {
   }
 }
 
+/** What a cell is sorted by: a decimal is text, and all of a column have the same places. */
+function orderOf(cell: Cell, type: Column["type"]): Cell {
+  return isDecimal(type) && typeof cell === "string" ? BigInt(cell.replace(".", "")) : cell;
+}
+
 /** Nulls come last in either direction. */
 function compare(a: Cell, b: Cell, descending: boolean): number {
   if (a === b) return 0;
@@ -179,7 +186,7 @@ function format(cell: Cell, type: Column["type"]): string {
   return Number.isNaN(time.valueOf()) ? String(cell) : time.toISOString(); // out of the range of Date
 }
 
-const alignment = (type: Column["type"]) => (type === "string" ? {} : { class: "number" });
+const alignment = (type: Column["type"]) => (type === "string" || type === "boolean" ? {} : { class: "number" });
 
 function setHeight(row: Element | null, height: number): void {
   (row as HTMLElement).style.height = `${height}px`;

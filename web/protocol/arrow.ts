@@ -1,18 +1,19 @@
 /**
- * Reader for Arrow IPC streams of the four types that livejoin uses: utf8, int64, float64 and timestamp[ms].
- * Anything else (dictionaries, compression, nested types) is an error. Independent of livejoin.
+ * Reader for Arrow IPC streams of the types that livejoin uses: utf8, int64, float64, bool, timestamp[ms] and
+ * decimal128. Anything else (dictionaries, compression, nested types) is an error. Independent of livejoin.
  *
  * A stream is a sequence of messages: 0xFFFFFFFF, metadata length, metadata (a FlatBuffer padded to 8 bytes), body.
  * The first message is the schema, the others are record batches. A length of 0, or the end of the bytes, ends it.
  */
 
-export type ColumnType = "string" | "int64" | "double" | "timestamp";
+export type DecimalType = `decimal(${number},${number})`; // digits, and those of them after the point
+export type ColumnType = "string" | "int64" | "double" | "boolean" | "timestamp" | DecimalType;
 export type Field = { name: string; type: ColumnType };
-export type Cell = string | number | bigint | null;
+export type Cell = string | number | bigint | boolean | null;
 export type ArrowTable = { fields: Field[]; columns: Cell[][]; length: number };
 /** A byte range of the stream. */
 export type Buffer = { at: number; size: number };
-/** Undecoded column of a batch. No `validity`: no cell is null. No `offsets`: each cell has 8 bytes. */
+/** Undecoded column of a batch. No `validity`: no cell is null. No `offsets`: a boolean is a bit, another cell `cellBytes`. */
 export type ColumnBuffers = { type: ColumnType; validity: Buffer | null; offsets: Buffer | null; data: Buffer };
 export type RecordBatch = { length: number; columns: ColumnBuffers[] };
 export type ArrowStream = { view: DataView; fields: Field[]; batches: RecordBatch[] };
@@ -23,6 +24,7 @@ const HEADER = { schema: 1, batch: 3 }; // values of the union MessageHeader
 const TYPE_NAMES = ["", "null", "int", "float", "binary", "utf8", "bool", "decimal", "date", "time", "timestamp"];
 const DOUBLE = 2; // value of the enum Precision
 const MILLISECOND = 1; // value of the enum TimeUnit
+const DECIMAL_BYTES = 16;
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true }); // a cell may start with U+FEFF
 
 /** A FlatBuffers table. Its vtable holds the offset of each field, 0 if the field is absent. */
@@ -90,7 +92,10 @@ class FlatTable {
   }
 }
 
-/** Decode all cells. An int64 beyond the safe integers becomes a BigInt; timestamps are ms since 1970 UTC. */
+/**
+ * Decode all cells. An int64 beyond the safe integers becomes a BigInt; timestamps are ms since 1970 UTC; a decimal is
+ * its text, with all places.
+ */
 export function readArrow(data: ArrayBuffer | Uint8Array): ArrowTable {
   const { view, fields, batches } = readArrowStream(data);
   const columns = fields.map((): Cell[] => []);
@@ -148,6 +153,8 @@ function typeOf(field: FlatTable, name: string): ColumnType {
   if (kind === "int" && type.int(0) === 64 && type.byte(1)) return "int64";
   if (kind === "float" && type.short(0) === DOUBLE) return "double";
   if (kind === "timestamp" && type.short(0) === MILLISECOND) return "timestamp";
+  if (kind === "bool") return "boolean";
+  if (kind === "decimal" && (type.int(2) || 128) === 8 * DECIMAL_BYTES) return `decimal(${type.int(0)},${type.int(1)})`;
   throw new Error(`column ${name} has an unsupported type: ${kind}`);
 }
 
@@ -175,13 +182,43 @@ function readBatch(batch: FlatTable, body: number, fields: Field[]): RecordBatch
 /** Function that tells whether the cell of a row is not null. */
 function validityReader(view: DataView, { validity }: ColumnBuffers): (row: number) => boolean {
   if (!validity) return () => true;
-  return (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1);
+  return (row) => bit(view, validity, row);
 }
 
 /** Function that decodes the cell of a row; call it for cells that are not null. */
 export function cellReader(view: DataView, column: ColumnBuffers, count: number): (row: number) => Cell {
   const { type, offsets, data } = column;
-  return offsets ? stringReader(view, offsets, data, count) : numberReader(view, data, type);
+  if (offsets) return stringReader(view, offsets, data, count);
+  if (type === "boolean") return (row) => bit(view, data, row);
+  return isDecimal(type) ? decimalReader(view, data, placesOf(type)) : numberReader(view, data, type);
+}
+
+export const isDecimal = (type: ColumnType): type is DecimalType => type.startsWith("decimal");
+
+/** Bytes of a cell that is neither a string nor a boolean. */
+export const cellBytes = (type: ColumnType): number => (isDecimal(type) ? DECIMAL_BYTES : 8);
+
+/** A bit of a bitmap, the least significant one of each byte first. */
+export const bit = (view: DataView, { at }: Buffer, row: number): boolean =>
+  Boolean((view.getUint8(at + (row >> 3)) >> (row & 7)) & 1);
+
+/** Digits after the point. */
+const placesOf = (type: DecimalType): number => Number(type.slice(type.indexOf(",") + 1, -1));
+
+function decimalReader(view: DataView, { at }: Buffer, places: number): (row: number) => Cell {
+  return (row) => {
+    const start = at + DECIMAL_BYTES * row;
+    const digits = (view.getBigInt64(start + 8, true) << 64n) | view.getBigUint64(start, true);
+    return decimalText(digits, places);
+  };
+}
+
+/** `1.50` of 150 with two places. */
+function decimalText(digits: bigint, places: number): string {
+  const sign = digits < 0n ? "-" : "";
+  const text = String(digits < 0n ? -digits : digits).padStart(places + 1, "0");
+  const whole = text.length - places;
+  return sign + (places ? `${text.slice(0, whole)}.${text.slice(whole)}` : text);
 }
 
 function stringReader(view: DataView, offsets: Buffer, data: Buffer, count: number): (row: number) => Cell {

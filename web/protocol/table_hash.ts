@@ -4,7 +4,7 @@
  * A 64-bit number is held as two 32-bit halves, `high` and `low`: with BigInt, 100,000 rows take seconds.
  */
 
-import { cellReader, readArrowStream } from "./arrow.js";
+import { bit, cellBytes, cellReader, readArrowStream } from "./arrow.js";
 import type { ColumnBuffers, RecordBatch } from "./arrow.js";
 import type { PartKind } from "./frame.js";
 
@@ -12,6 +12,7 @@ const BASE_LOW = 0x1b3; // BASE is 2^40 plus this
 const ODD = { high: 0x9e3779b9, low: 0x7f4a7c15 };
 const ROWS_PER_SLICE = 256; // rows between two yields
 const WORD = 0x1_0000_0000;
+const BOOLEANS = Uint8Array.of(0, 1); // the byte of a false cell, and that of a true one
 
 // Accumulator of the functions below: returning both halves would allocate an object per call.
 let high = 0;
@@ -103,15 +104,19 @@ function addCells(
   to: number,
   into: Uint32Array,
 ): void {
-  const { validity, offsets, data } = column;
+  const { type, validity, offsets, data } = column;
+  const size = cellBytes(type);
   for (let row = from; row < to; row++) {
     high = low = 0;
     const valid = !validity || (bytes[validity.at + (row >> 3)]! >> (row & 7)) & 1;
     if (valid && offsets) {
       const at = offsets.at + 4 * row;
       hashBytes(bytes, data.at + view.getInt32(at, true), data.at + view.getInt32(at + 4, true));
+    } else if (valid && type === "boolean") {
+      const byte = bit(view, data, row) ? 1 : 0;
+      hashBytes(BOOLEANS, byte, byte + 1);
     } else if (valid) {
-      hashBytes(bytes, data.at + 8 * row, data.at + 8 * row + 8);
+      hashBytes(bytes, data.at + size * row, data.at + size * (row + 1));
     }
     addOdd(place);
     mix();

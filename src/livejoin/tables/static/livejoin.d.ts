@@ -1,13 +1,13 @@
 /** livejoin's tables in a web page. See docs/web-module.md. */
 
 export type Kind = "snapshot" | "upsert" | "remove" | "cutover";
-/** An int64 beyond the safe integers is a BigInt; timestamps are ms since 1970 UTC. */
-export type Cell = string | number | bigint | null;
+/** An int64 beyond the safe integers is a BigInt, a decimal is text; timestamps are ms since 1970 UTC. */
+export type Cell = string | number | bigint | boolean | null;
 export type Row = { _id: string } & Record<string, Cell>;
 
 export interface Column {
   name: string;
-  type: "string" | "int64" | "double" | "timestamp";
+  type: "string" | "int64" | "double" | "boolean" | "timestamp" | `decimal(${number},${number})`;
 }
 
 export interface Change {
@@ -47,10 +47,11 @@ export interface Table {
 
 /** A request for other topics or another join; see docs/control-messages.md. What is left out stays as it is. */
 export interface ControlMessage {
-  usersTopic?: string;
-  accountsTopic?: string;
+  /** The topic of a source, by its name. */
+  [field: `${string}Topic`]: string | undefined;
   joinType?: string;
-  start?: string | { users?: string; accounts?: string };
+  /** For all sources, or by source. */
+  start?: string | Record<string, string>;
   action?: "apply" | "preview" | "rollback";
   id?: string;
   expectedGeneration?: number;

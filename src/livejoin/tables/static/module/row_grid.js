@@ -1,4 +1,5 @@
 /** A sortable HTML table that has only the visible rows in the document. Cells are inserted as text, never as HTML. */
+import { isDecimal } from "../protocol/arrow.js";
 const OVERSCAN = 8; // rows rendered beyond either edge, so that scrolling shows no gaps
 const MAX_CELL_LENGTH = 1000; // a cell may hold a megabyte, which is slow to render
 const IDLE_FACTOR = 4; // pause relative to the rendering time, so that a large table does not block the page
@@ -103,7 +104,8 @@ export class RowGrid {
                 order.push(_id);
         const { column, descending } = this.#sort;
         if (column) {
-            const cells = new Map(order.map((id) => [id, table.row(id)?.[column] ?? null]));
+            const type = table.columns.find(({ name }) => name === column)?.type ?? "string";
+            const cells = new Map(order.map((id) => [id, orderOf(table.row(id)?.[column] ?? null, type)]));
             order.sort((a, b) => compare(cells.get(a) ?? null, cells.get(b) ?? null, descending));
         }
         this.#order = order;
@@ -153,6 +155,10 @@ export class RowGrid {
         this.#scheduleRender();
     }
 }
+/** What a cell is sorted by: a decimal is text, and all of a column have the same places. */
+function orderOf(cell, type) {
+    return isDecimal(type) && typeof cell === "string" ? BigInt(cell.replace(".", "")) : cell;
+}
 /** Nulls come last in either direction. */
 function compare(a, b, descending) {
     if (a === b)
@@ -173,7 +179,7 @@ function format(cell, type) {
     const time = new Date(Number(cell));
     return Number.isNaN(time.valueOf()) ? String(cell) : time.toISOString(); // out of the range of Date
 }
-const alignment = (type) => (type === "string" ? {} : { class: "number" });
+const alignment = (type) => (type === "string" || type === "boolean" ? {} : { class: "number" });
 function setHeight(row, height) {
     row.style.height = `${height}px`;
 }

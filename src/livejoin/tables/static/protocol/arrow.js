@@ -1,6 +1,6 @@
 /**
- * Reader for Arrow IPC streams of the four types that livejoin uses: utf8, int64, float64 and timestamp[ms].
- * Anything else (dictionaries, compression, nested types) is an error. Independent of livejoin.
+ * Reader for Arrow IPC streams of the types that livejoin uses: utf8, int64, float64, bool, timestamp[ms] and
+ * decimal128. Anything else (dictionaries, compression, nested types) is an error. Independent of livejoin.
  *
  * A stream is a sequence of messages: 0xFFFFFFFF, metadata length, metadata (a FlatBuffer padded to 8 bytes), body.
  * The first message is the schema, the others are record batches. A length of 0, or the end of the bytes, ends it.
@@ -11,6 +11,7 @@ const HEADER = { schema: 1, batch: 3 }; // values of the union MessageHeader
 const TYPE_NAMES = ["", "null", "int", "float", "binary", "utf8", "bool", "decimal", "date", "time", "timestamp"];
 const DOUBLE = 2; // value of the enum Precision
 const MILLISECOND = 1; // value of the enum TimeUnit
+const DECIMAL_BYTES = 16;
 const utf8 = new TextDecoder("utf-8", { ignoreBOM: true }); // a cell may start with U+FEFF
 /** A FlatBuffers table. Its vtable holds the offset of each field, 0 if the field is absent. */
 class FlatTable {
@@ -68,7 +69,10 @@ class FlatTable {
         return Array.from({ length: count }, (_, i) => at + 4 + i * size);
     }
 }
-/** Decode all cells. An int64 beyond the safe integers becomes a BigInt; timestamps are ms since 1970 UTC. */
+/**
+ * Decode all cells. An int64 beyond the safe integers becomes a BigInt; timestamps are ms since 1970 UTC; a decimal is
+ * its text, with all places.
+ */
 export function readArrow(data) {
     const { view, fields, batches } = readArrowStream(data);
     const columns = fields.map(() => []);
@@ -135,6 +139,10 @@ function typeOf(field, name) {
         return "double";
     if (kind === "timestamp" && type.short(0) === MILLISECOND)
         return "timestamp";
+    if (kind === "bool")
+        return "boolean";
+    if (kind === "decimal" && (type.int(2) || 128) === 8 * DECIMAL_BYTES)
+        return `decimal(${type.int(0)},${type.int(1)})`;
     throw new Error(`column ${name} has an unsupported type: ${kind}`);
 }
 /** `body` is the position of the batch's buffers. */
@@ -163,12 +171,37 @@ function readBatch(batch, body, fields) {
 function validityReader(view, { validity }) {
     if (!validity)
         return () => true;
-    return (row) => Boolean((view.getUint8(validity.at + (row >> 3)) >> (row & 7)) & 1);
+    return (row) => bit(view, validity, row);
 }
 /** Function that decodes the cell of a row; call it for cells that are not null. */
 export function cellReader(view, column, count) {
     const { type, offsets, data } = column;
-    return offsets ? stringReader(view, offsets, data, count) : numberReader(view, data, type);
+    if (offsets)
+        return stringReader(view, offsets, data, count);
+    if (type === "boolean")
+        return (row) => bit(view, data, row);
+    return isDecimal(type) ? decimalReader(view, data, placesOf(type)) : numberReader(view, data, type);
+}
+export const isDecimal = (type) => type.startsWith("decimal");
+/** Bytes of a cell that is neither a string nor a boolean. */
+export const cellBytes = (type) => (isDecimal(type) ? DECIMAL_BYTES : 8);
+/** A bit of a bitmap, the least significant one of each byte first. */
+export const bit = (view, { at }, row) => Boolean((view.getUint8(at + (row >> 3)) >> (row & 7)) & 1);
+/** Digits after the point. */
+const placesOf = (type) => Number(type.slice(type.indexOf(",") + 1, -1));
+function decimalReader(view, { at }, places) {
+    return (row) => {
+        const start = at + DECIMAL_BYTES * row;
+        const digits = (view.getBigInt64(start + 8, true) << 64n) | view.getBigUint64(start, true);
+        return decimalText(digits, places);
+    };
+}
+/** `1.50` of 150 with two places. */
+function decimalText(digits, places) {
+    const sign = digits < 0n ? "-" : "";
+    const text = String(digits < 0n ? -digits : digits).padStart(places + 1, "0");
+    const whole = text.length - places;
+    return sign + (places ? `${text.slice(0, whole)}.${text.slice(whole)}` : text);
 }
 function stringReader(view, offsets, data, count) {
     if (!count)

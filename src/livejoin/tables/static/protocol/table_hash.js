@@ -3,11 +3,12 @@
  * Computed from the bytes of the Arrow streams, so that int64 and double values are never rounded.
  * A 64-bit number is held as two 32-bit halves, `high` and `low`: with BigInt, 100,000 rows take seconds.
  */
-import { cellReader, readArrowStream } from "./arrow.js";
+import { bit, cellBytes, cellReader, readArrowStream } from "./arrow.js";
 const BASE_LOW = 0x1b3; // BASE is 2^40 plus this
 const ODD = { high: 0x9e3779b9, low: 0x7f4a7c15 };
 const ROWS_PER_SLICE = 256; // rows between two yields
 const WORD = 0x1_0000_0000;
+const BOOLEANS = Uint8Array.of(0, 1); // the byte of a false cell, and that of a true one
 // Accumulator of the functions below: returning both halves would allocate an object per call.
 let high = 0;
 let low = 0;
@@ -83,7 +84,8 @@ function* hashRows(view, { length, columns }, into) {
 }
 /** Add a column's cell hashes to the row hashes. */
 function addCells(view, bytes, column, place, from, to, into) {
-    const { validity, offsets, data } = column;
+    const { type, validity, offsets, data } = column;
+    const size = cellBytes(type);
     for (let row = from; row < to; row++) {
         high = low = 0;
         const valid = !validity || (bytes[validity.at + (row >> 3)] >> (row & 7)) & 1;
@@ -91,8 +93,12 @@ function addCells(view, bytes, column, place, from, to, into) {
             const at = offsets.at + 4 * row;
             hashBytes(bytes, data.at + view.getInt32(at, true), data.at + view.getInt32(at + 4, true));
         }
+        else if (valid && type === "boolean") {
+            const byte = bit(view, data, row) ? 1 : 0;
+            hashBytes(BOOLEANS, byte, byte + 1);
+        }
         else if (valid) {
-            hashBytes(bytes, data.at + 8 * row, data.at + 8 * row + 8);
+            hashBytes(bytes, data.at + size * row, data.at + size * (row + 1));
         }
         addOdd(place);
         mix();
