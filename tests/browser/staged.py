@@ -105,7 +105,7 @@ class Stage:
     def handle_message(self, offset: int, raw: bytes, by: str) -> None:
         """Handle a control message."""
         inbound = parse_record(0, offset, time.time(), by, raw, RULES)
-        names = inbound.request.topics if inbound.request else ()
+        names = inbound.request.topics.values() if inbound.request else ()
         topics: dict[str, facts.TopicInfo | str] = {
             name: found if isinstance(found, str) else facts.TopicInfo(1, self.count)
             for name, found in self.kafka.describe_readable(list(names)).items()
