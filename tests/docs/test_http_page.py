@@ -8,6 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from livejoin.core.spec import DEFAULT
 from livejoin.tables.http import filters, peek_request, query, topic_browser
 from livejoin.tables.http.routes import openapi_document
 from livejoin.tables.http.row_formats import FORMATS
@@ -35,7 +36,7 @@ def server() -> Iterator[RunningServer]:
 def test_every_path_is_on_the_page_and_no_other() -> None:
     described = {
         f"{verb.upper()} {path}"
-        for path, item in openapi_document()["paths"].items()
+        for path, item in openapi_document(DEFAULT, DEFAULT)["paths"].items()
         for verb in item
     }
     assert set(re.findall(r"\| `((?:GET|POST|DELETE) [^`]+)` \|", PAGE)) == described

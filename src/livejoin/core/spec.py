@@ -6,7 +6,7 @@ A `JoinSpec` belongs to each generation. Nothing but `DEFAULT` names a source or
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Type = str  # one of `SCALAR_TYPES`, or decimal(p,s)
 SCALAR_TYPES: tuple[Type, ...] = ("string", "int64", "double", "boolean", "timestamp")
@@ -165,6 +165,11 @@ class JoinSpec:
         """The lookups that have a version each in joined rows; none where one version is enough."""
         names = self.source_names[1:]
         return names if len(names) > 1 else ()
+
+    @property
+    def joins(self) -> tuple[Join, ...]:
+        """The joins that a choice may have: several lookups are joined left."""
+        return ("left",) if self.versioned_lookups else get_args(Join)
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ import pytest
 
 from livejoin.core import spec
 from livejoin.core.control_messages import MAX_BYTES
+from livejoin.core.spec import DEFAULT
 from livejoin.tables.http import peek_request
 from livejoin.tables.http.query import PARAMETERS
 from livejoin.tables.http.routes import ROUTES, openapi_document
@@ -17,7 +18,7 @@ from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import HttpResponse, RunningServer, run_server
 from tables.samples import chunk, final, line, live, reject, user
 
-DOCUMENT = openapi_document()
+DOCUMENT = openapi_document(DEFAULT, DEFAULT)
 KAFKA = FakeKafka({"users": {0: [Message(0, 0, b'{"a": 1}', 5), Message(0, 1, None, 6)]}})
 GETS = [path for path, item in DOCUMENT["paths"].items() if "get" in item]
 POSTS = [path for path, one in DOCUMENT["paths"].items() if "requestBody" in one.get("post", {})]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,7 +15,6 @@ from livejoin.core.control_messages import excerpt
 from livejoin.errors import RequestError
 
 _MAX_EXPONENT = 400  # beyond any double; larger ones would build huge integers
-_INT64 = range(-(2**63), 2**63)
 _KERNELS: Mapping[str, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -68,7 +68,10 @@ def compile_comparison(field: pa.Field, operator: str, token: FilterToken) -> Pr
             pc.match_substring(batch.lower_case(name), pattern=needle)
         )
     if pa.types.is_integer(data_type):
-        return _compare_integers(name, operator, _number(field, token))
+        return _compare_exactly(name, operator, Fraction(_number(field, token)), _INTEGERS)
+    if pa.types.is_decimal(data_type):
+        number = Fraction(_number(field, token)) * 10**data_type.scale
+        return _compare_exactly(name, operator, number, _decimals(data_type))
     value: Any
     if pa.types.is_string(data_type):
         value = _text(field, token)
@@ -87,29 +90,50 @@ def _null_as_false(mask: pa.BooleanArray) -> pa.BooleanArray:
     return pc.fill_null(mask, False)  # noqa: FBT003 - the fill value
 
 
-def _compare_integers(name: str, operator: str, number: Decimal) -> Predicate:
-    """Compare integers with any number exactly, including fractions and beyond 64 bits."""
+class _Grid(NamedTuple):
+    """The values of an exact type, as consecutive integers."""
+
+    values: range
+    scalar: Callable[[int], pa.Scalar]
+
+
+_INTEGERS = _Grid(range(-(2**63), 2**63), lambda value: pa.scalar(value, pa.int64()))
+
+
+def _decimals(data_type: pa.Decimal128Type) -> _Grid:
+    """The decimals of a type, counted in units of their last place."""
+    limit = 10**data_type.precision
+
+    def scalar(value: int) -> pa.Scalar:
+        digits = Decimal(abs(value)).as_tuple().digits
+        return pa.scalar(Decimal((value < 0, digits, -data_type.scale)), data_type)
+
+    return _Grid(range(1 - limit, limit), scalar)
+
+
+def _compare_exactly(name: str, operator: str, number: Fraction, grid: _Grid) -> Predicate:
+    """Compare with any number exactly, including fractions and what is beyond the type's range."""
     floor, ceiling = math.floor(number), math.ceil(number)
     is_integer = floor == ceiling
+
+    def compare(sign: str, value: int) -> Predicate:
+        scalar = grid.scalar(value)
+        return lambda batch: _null_as_false(_KERNELS[sign](batch.column(name), scalar))
+
     if operator in ("=", "!="):
-        if is_integer and floor in _INT64:
-            return _compare_int64(name, operator, floor)
+        if is_integer and floor in grid.values:
+            return compare(operator, floor)
         return _constant_unless_null(name, result=operator == "!=")
     upper_bounds = {"<": ceiling - 1, "<=": floor}
     if operator in upper_bounds:
         upper = upper_bounds[operator]
-        if upper in _INT64:
-            return _compare_int64(name, "<=", upper)
+        if upper in grid.values:
+            return compare("<=", upper)
         return _constant_unless_null(name, result=upper > 0)
     lower = floor + 1 if operator == ">" else ceiling
-    if lower in _INT64:
-        return _compare_int64(name, ">=", lower)
+    if lower in grid.values:
+        return compare(">=", lower)
     return _constant_unless_null(name, result=lower < 0)
-
-
-def _compare_int64(name: str, operator: str, value: int) -> Predicate:
-    scalar = pa.scalar(value, pa.int64())
-    return lambda batch: _null_as_false(_KERNELS[operator](batch.column(name), scalar))
 
 
 def _constant_unless_null(name: str, *, result: bool) -> Predicate:
@@ -129,6 +153,8 @@ def _type_mismatch(field: pa.Field, example: str, token: FilterToken) -> Request
 def _type_name(data_type: pa.DataType) -> str:
     if pa.types.is_timestamp(data_type):
         return "a time"
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
     return "text" if pa.types.is_string(data_type) else str(data_type)
 
 

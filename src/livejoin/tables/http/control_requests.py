@@ -164,6 +164,7 @@ class ControlProducer:
         self._signer = signer
         self._rules = rules
         self.limits = limits
+        self.control_spec = rules.spec  # what messages may name
         self._catalog = catalog
         self.topics = TopicBrowser(clusters, rules)
         self._producer: Producer | None = None

@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from livejoin.core import control_messages, spec
+from livejoin.core.spec import JoinSpec
 from livejoin.core.tokens import role_includes
 from livejoin.tables.auth.authorization import check_role
 from livejoin.tables.auth.sign_in_routes import SignInRoutes, identity_of
@@ -35,23 +37,44 @@ _STATIC = Path(__file__).parents[1] / "static"
 class CatalogRoutes:
     """The routes that read the catalog."""
 
-    def __init__(self, catalog: Catalog, live: LiveSocket) -> None:
+    def __init__(self, catalog: Catalog, live: LiveSocket, control_spec: JoinSpec) -> None:
         self._catalog = catalog
         self._live = live
+        self._control_spec = control_spec
         self._snapshots = SnapshotReader(catalog)
 
     async def tables(self, request: Request) -> Response:
         """List the tables that the caller may read."""
         tables = [
-            {
-                "name": name,
-                "rows": len(self._catalog.store(name)),
-                "columns": [{"name": c.name, "type": c.type} for c in table.columns],
-            }
+            {"name": name, "rows": len(self._catalog.store(name)), "columns": _columns(table)}
             for name, table in self._visible_tables(request).items()
         ]
         return JSONResponse(
             {"generation": self._catalog.generation, "seq": self._catalog.seq, "tables": tables}
+        )
+
+    async def join_spec(self, request: Request) -> Response:
+        """Return what the served generation joins, and what control messages may name."""
+        served, control = self._catalog.spec, self._control_spec
+        sources = [
+            {**fields, "table": source.table}
+            for source, fields in zip(served.sources, served.to_json()["sources"], strict=True)
+        ]
+        return JSONResponse(
+            {
+                "generation": self._catalog.generation,
+                "sources": sources,
+                "driver": served.driver.name,
+                "lookups": [source.name for source in served.lookups],
+                "tables": [
+                    {"name": name, "columns": _columns(table)}
+                    for name, table in self._visible_tables(request).items()
+                ],
+                "control": {
+                    "sources": [{"name": s.name, "field": s.topic_field} for s in control.sources],
+                    "joins": list(control.joins),
+                },
+            }
         )
 
     async def status(self, _request: Request) -> Response:
@@ -91,6 +114,10 @@ class CatalogRoutes:
         served = self._catalog.spec
         is_operator = role_includes(identity_of(request).role, "operator")
         return served.all_tables if is_operator else served.tables
+
+
+def _columns(table: spec.TableSpec) -> list[dict[str, str]]:
+    return [{"name": column.name, "type": column.type} for column in table.columns]
 
 
 class TopicRoutes:
@@ -135,8 +162,9 @@ def _ascii_json(content: Any) -> Response:
 class DocumentRoutes:
     """The page with its files, and the documents that describe the API."""
 
-    def __init__(self, openapi: Json) -> None:
+    def __init__(self, openapi: Callable[[], Json], control_spec: JoinSpec) -> None:
         self._openapi = openapi
+        self._control_spec = control_spec
         self.static = StaticFiles(directory=_STATIC)
         self.engine = StaticFiles(directory=_engine_folder())
 
@@ -150,12 +178,13 @@ class DocumentRoutes:
 
     async def openapi(self, _request: Request) -> Response:
         """Return the OpenAPI document."""
-        return JSONResponse(self._openapi)
+        return JSONResponse(self._openapi())
 
     async def control_schema(self, _request: Request) -> Response:
         """Return the JSON Schema of a control message."""
         return JSONResponse(
-            control_messages.message_schema(spec.DEFAULT), media_type="application/schema+json"
+            control_messages.message_schema(self._control_spec),
+            media_type="application/schema+json",
         )
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from livejoin.core import control_messages, spec
+from livejoin.core.spec import JoinSpec
 from livejoin.core.tokens import ROLES
 
 Json = dict[str, Any]
@@ -21,6 +22,8 @@ _TYPES: dict[str, Json] = {
     "double": {"type": ["number", "null"]},
     "timestamp": {"type": ["string", "null"], "format": "date-time"},
 }
+_FIELD_TYPES: dict[str, Json] = {"boolean": {"type": ["boolean", "null"]}}  # of sources alone
+_DECIMAL: Json = {"type": ["string", "null"], "description": "a decimal number as text"}
 TEXT: Json = {"type": "string"}
 COUNT: Json = {"type": "integer", "minimum": 0}
 _BOOLEAN: Json = {"type": "boolean"}
@@ -68,25 +71,39 @@ def _list(items: Json) -> Json:
 
 def _row_schema(columns: tuple[spec.Column, ...]) -> Json:
     """Return the schema of a row; no column is required, as a query may select some."""
-    return {"type": "object", "properties": {c.name: _TYPES[c.type] for c in columns}}
+    return {"type": "object", "properties": {c.name: _column_schema(c.type) for c in columns}}
+
+
+def _column_schema(kind: spec.Type) -> Json:
+    return {**_TYPES, **_FIELD_TYPES}.get(kind, _DECIMAL)
+
+
+def _column_types(join_spec: JoinSpec) -> list[spec.Type]:
+    """Return the types that columns may have: those of livejoin's own, then those of fields."""
+    fields = {column.type for source in join_spec.sources for column in source.fields}
+    return [*_TYPES, *sorted(fields - _TYPES.keys())]
 
 
 def _with_checks(shape: Json) -> Json:
     """Add the optional results of each check."""
     checks = _list(_object(name=TEXT, why=TEXT, required=_BOOLEAN, ok=_BOOLEAN))
-    return {**shape, "properties": {**shape["properties"], "checks": checks}}
+    return _with_optional(shape, checks=checks)
+
+
+def _with_optional(shape: Json, **properties: Json) -> Json:
+    """Add properties that may be absent."""
+    return {**shape, "properties": {**shape["properties"], **properties}}
 
 
 def _row_schema_name(table: str) -> str:
     return f"Row_{table}"
 
 
-def schemas() -> Json:
-    """Return all schemas by name."""
-    status = {
-        c.name: _TYPES[c.type] for c in spec.DEFAULT.tables[spec.STATUS].columns if c != spec.ID
-    }
-    generation = spec.DEFAULT.tables[spec.GENERATIONS].columns[:-1]  # without `_id`
+def schemas(join_spec: JoinSpec, control_spec: JoinSpec) -> Json:
+    """Return all schemas by name; control messages may be for another spec than the tables."""
+    status = {c.name: _TYPES[c.type] for c in join_spec.tables[spec.STATUS].columns if c != spec.ID}
+    generation = join_spec.tables[spec.GENERATIONS].columns[:-1]  # without `_id`
+    matches = _object(matched=COUNT, unmatched=COUNT)
     counts = _object(read=COUNT, rows=COUNT, rejected=COUNT, tombstones=COUNT)
     behind = _object(
         **counts["properties"],
@@ -104,16 +121,14 @@ def schemas() -> Json:
         },
         **{
             _row_schema_name(name): _row_schema(table.columns)
-            for name, table in spec.DEFAULT.all_tables.items()
+            for name, table in join_spec.all_tables.items()
         },
         "Table": _object(
-            table={"enum": list(spec.DEFAULT.all_tables)},
+            table={"enum": list(join_spec.all_tables)},
             generation=_NULLABLE_INTEGER,
             seq=COUNT,
             total={**COUNT, "description": "rows after the filter, before limit and offset"},
-            rows=_list(
-                {"anyOf": [ref(_row_schema_name(name)) for name in spec.DEFAULT.all_tables]}
-            ),
+            rows=_list({"anyOf": [ref(_row_schema_name(name)) for name in join_spec.all_tables]}),
         ),
         "Tables": _object(
             generation=_NULLABLE_INTEGER,
@@ -122,7 +137,7 @@ def schemas() -> Json:
                 _object(
                     name=TEXT,
                     rows=COUNT,
-                    columns=_list(_object(name=TEXT, type={"enum": list(_TYPES)})),
+                    columns=_list(_object(name=TEXT, type={"enum": _column_types(join_spec)})),
                 )
             ),
         ),
@@ -130,7 +145,7 @@ def schemas() -> Json:
             **status,
             viewers=COUNT,
             stale={**_NULLABLE_STRING, "description": "why the rows may be stale"},
-            sources=_object(**{source.name: counts for source in spec.DEFAULT.sources}),
+            sources=_object(**{source.name: counts for source in join_spec.sources}),
             capped={
                 "type": "object",
                 "description": "tables at the `max_rows` limit: number of rows and oldest `_ts`",
@@ -143,8 +158,9 @@ def schemas() -> Json:
             generation=_NULLABLE_INTEGER,
             seq=COUNT,
             viewers=COUNT,
-            sources=_object(**{source.name: behind for source in spec.DEFAULT.sources}),
-            matched=_object(users=COUNT, matched=COUNT, unmatched=COUNT),
+            sources=_object(**{source.name: behind for source in join_spec.sources}),
+            matched=_object(**{join_spec.driver.name: COUNT, **matches["properties"]}),
+            lookups=_object(**{source.name: matches for source in join_spec.lookups}),
             lagTrouble={**_NULLABLE_STRING, "description": "why the lag is unknown"},
             standbyUntil={
                 **_NULLABLE_INTEGER,
@@ -208,7 +224,25 @@ def schemas() -> Json:
             warnings=_list(TEXT),
         ),
         "Preview": {"type": "object", "required": ["outcome"], "properties": {"outcome": TEXT}},
-        "ControlMessage": control_messages.message_schema(spec.DEFAULT),
+        "ControlMessage": control_messages.message_schema(control_spec),
+        "Spec": {
+            **_object(
+                generation=_NULLABLE_INTEGER,
+                sources=_list(
+                    _object(
+                        name=TEXT,
+                        key=TEXT,
+                        fields=_list(_with_optional(_object(name=TEXT, type=TEXT), path=TEXT)),
+                        table=TEXT,
+                    )
+                ),
+                driver=TEXT,
+                lookups=_list(TEXT),
+                tables=_list(_object(name=TEXT, columns=_list(_object(name=TEXT, type=TEXT)))),
+                control=_object(sources=_list(_object(name=TEXT, field=TEXT)), joins=_list(TEXT)),
+            ),
+            "description": "What the served generation joins; what control messages may name.",
+        },
         "Who": _object(id=TEXT, role={"enum": list(ROLES)}, label=TEXT),
         "SignIn": {
             "type": "object",

@@ -8,6 +8,7 @@ from typing import Any
 
 from livejoin import __version__
 from livejoin.core import spec
+from livejoin.core.spec import JoinSpec
 from livejoin.core.start_position import START_EXPECTED
 from livejoin.tables.http.json_bodies import COUNT, TEXT, Json, ref, schemas
 from livejoin.tables.http.peek_request import DEFAULT_MESSAGES, MAX_MESSAGES, MAX_SEARCH_CHARS
@@ -17,7 +18,7 @@ from livejoin.tables.http.table_route import GENERATION_HEADER, SEQ_HEADER, TOTA
 _SECURITY: Json = {"token": {"type": "http", "scheme": "bearer"}}
 
 
-def document(paths: Json) -> Json:
+def document(paths: Json, join_spec: JoinSpec, control_spec: JoinSpec) -> Json:
     """Return the document; `paths` has the operations by path and method."""
     return {
         "openapi": "3.1.0",
@@ -29,7 +30,7 @@ def document(paths: Json) -> Json:
         },
         "paths": paths,
         "security": [{"token": []}],
-        "components": {"schemas": schemas(), "securitySchemes": _SECURITY},
+        "components": {"schemas": schemas(join_spec, control_spec), "securitySchemes": _SECURITY},
     }
 
 
@@ -108,8 +109,13 @@ def path_parameter(name: str, description: str, schema: Json, example: str) -> J
     return {**query_parameter(name, description, schema, example), "in": "path", "required": True}
 
 
-def table_query() -> Json:
+def table_query(join_spec: JoinSpec) -> Json:
     """Return the operation of a table query."""
+    key = join_spec.key.name
+    others = [column for column in join_spec.driver.fields if column.name != join_spec.driver.key]
+    text = next((column.name for column in others if column.type == "string"), key)
+    number = next((c.name for c in others if c.type in ("int64", "double")), spec.TS.name)
+    condition = f"{number} is not null" if number == spec.TS.name else f"{number}>=30"
     rows = {
         "description": "The rows, streamed.",
         "headers": {
@@ -130,15 +136,17 @@ def table_query() -> Json:
         path_parameter(
             "name",
             "table name; audit requires operator",
-            {"enum": list(spec.DEFAULT.all_tables)},
+            {"enum": list(join_spec.all_tables)},
             spec.FINAL,
         ),
         query_parameter("format", "default: json", {"enum": list(FORMATS)}, "json"),
-        query_parameter("columns", "comma-separated names; default: all", TEXT, "userId,age"),
+        query_parameter("columns", "comma-separated names; default: all", TEXT, f"{key},{number}"),
         query_parameter(
-            "filter", "see docs/http.md", TEXT, 'age>=30 and (name~"ad" or _ts is null)'
+            "filter", "see docs/http.md", TEXT, f'{condition} and ({text}~"ad" or _ts is null)'
         ),
-        query_parameter("sort", "comma-separated columns, - for descending", TEXT, "-age,name"),
+        query_parameter(
+            "sort", "comma-separated columns, - for descending", TEXT, f"-{number},{text}"
+        ),
         query_parameter("limit", "maximum number of rows", COUNT, 10),
         query_parameter("offset", "number of rows to skip", COUNT, 0),
         {
@@ -148,16 +156,16 @@ def table_query() -> Json:
             "schema": TEXT,
         },
     ]
-    others = {
+    other_responses = {
         "304": {"description": "not modified"},
         **BAD_REQUEST,
         "404": problem("no such table"),
     }
     summary = "Rows of a table, filtered, sorted and paged."
-    return operation("getTable", summary, {"200": rows}, others, parameters=parameters)
+    return operation("getTable", summary, {"200": rows}, other_responses, parameters=parameters)
 
 
-def peek_parameters() -> list[Json]:
+def peek_parameters(join_spec: JoinSpec) -> list[Json]:
     """Return the parameters of a peek."""
     count = {
         "type": "integer",
@@ -167,7 +175,7 @@ def peek_parameters() -> list[Json]:
     }
     search = {**TEXT, "maxLength": MAX_SEARCH_CHARS}
     return [
-        path_parameter("name", "topic name", TEXT, "users"),
+        path_parameter("name", "topic name", TEXT, join_spec.driver.name),
         query_parameter("count", "maximum number of messages", count, 10),
         query_parameter("partition", "default: all", COUNT, 0),
         query_parameter("offset", "read from here on; needs partition", COUNT, 0),

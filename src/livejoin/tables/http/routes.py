@@ -4,12 +4,14 @@ Viewers read the tables. Operators also change what is live, and for that read m
 topics and preview requests. What is not in the table requires operator.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from livejoin.core.spec import JoinSpec
 from livejoin.tables.auth.authorization import RouteRule
 from livejoin.tables.http.handlers import Handlers
 from livejoin.tables.http.json_bodies import TEXT, Json, ref
@@ -36,7 +38,8 @@ class ApiRoute(RouteRule):
     """A route: its rule, which of an application's handlers serves it, its OpenAPI operation."""
 
     handler: Callable[[Handlers], Callable[..., Any]]
-    operation: Json | None = None  # None: not part of the HTTP API
+    # None: not part of the HTTP API
+    operation: Json | Callable[[JoinSpec], Json] | None = None
 
 
 ROUTES = (
@@ -95,7 +98,7 @@ ROUTES = (
         "/api/v1/tables/{name}",
         "viewer",  # the handler requires operator for `audit`
         lambda to: to.catalog.table,
-        table_query(),
+        table_query,
     ),
     ApiRoute(
         "GET",
@@ -143,7 +146,7 @@ ROUTES = (
         "/api/v1/topics/{name}/peek",
         "operator",
         lambda to: to.topics.peek,
-        operation(
+        lambda join_spec: operation(
             "peekTopic",
             "Messages of a topic: the newest ones, or those from a position on.",
             ok("Messages in the direction of reading.", "Peek"),
@@ -153,7 +156,7 @@ ROUTES = (
                 **KAFKA_DENIED_ACCESS,
                 **KAFKA_UNAVAILABLE,
             },
-            parameters=peek_parameters(),
+            parameters=peek_parameters(join_spec),
         ),
     ),
     ApiRoute(
@@ -165,6 +168,17 @@ ROUTES = (
             "getControlSchema",
             "The JSON Schema of a control message.",
             ok("The schema.", {"type": "object"}, "application/schema+json"),
+        ),
+    ),
+    ApiRoute(
+        "GET",
+        "/api/v1/spec",
+        "viewer",
+        lambda to: to.catalog.join_spec,
+        operation(
+            "getSpec",
+            "Sources, fields and tables, and what control messages may name.",
+            ok("The spec of the served generation.", "Spec"),
         ),
     ),
     ApiRoute(
@@ -263,10 +277,13 @@ ROUTES = (
 )
 
 
-def openapi_document() -> Json:
+@functools.lru_cache(maxsize=4)
+def openapi_document(join_spec: JoinSpec, control_spec: JoinSpec) -> Json:
     """Return the OpenAPI document of all routes."""
     paths: Json = {}
     for route in ROUTES:
         if route.operation is not None:
-            paths.setdefault(route.path, {})[route.method.lower()] = route.operation
-    return document(paths)
+            described = route.operation
+            operation_json = described(join_spec) if callable(described) else described
+            paths.setdefault(route.path, {})[route.method.lower()] = operation_json
+    return document(paths, join_spec, control_spec)

@@ -167,10 +167,12 @@ def api(
 ) -> Starlette:
     """Return the application, without the middleware that authorizes requests."""
     handlers = Handlers(
-        documents=DocumentRoutes(openapi_document()),
+        documents=DocumentRoutes(
+            lambda: openapi_document(catalog.spec, producer.control_spec), producer.control_spec
+        ),
         health=HealthRoutes(catalog),
         metrics=Metrics(catalog, live),
-        catalog=CatalogRoutes(catalog, live),
+        catalog=CatalogRoutes(catalog, live, producer.control_spec),
         figures=Figures(catalog, live.__len__, producer.limits),
         topics=TopicRoutes(producer.topics, catalog),
         control=ControlRoutes(producer, catalog, audit),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -40,7 +41,7 @@ async def table_response(
         raise RequestError(
             f"unknown format {excerpt(format_name)}", hint=f"Known formats: {', '.join(FORMATS)}."
         )
-    parsed = query.parse(parameters, catalog.store(name).schema)
+    query.parse(parameters, catalog.store(name).schema)  # what is invalid is an error before 304
     # livejoin's own tables are not in the changelog, so `seq` does not count their changes
     is_data_table, store = name in catalog.data_tables, catalog.store(name)
     version = [catalog.generation, catalog.seq] if is_data_table else [store.hash]
@@ -49,7 +50,11 @@ async def table_response(
     headers = {"etag": tag, "cache-control": "no-cache"}
     if _etag_matches(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    snapshot = await snapshots.read(name)
+    try:
+        snapshot = await snapshots.read(name)
+    except KeyError:  # a cutover to other sources meanwhile
+        raise HTTPException(404, f"there is no table {name!r} any more") from None
+    parsed = query.parse(parameters, snapshot.rows.schema)
     if is_data_table:  # a shared snapshot may be newer than the request
         headers["etag"] = _etag(name, parameters, [snapshot.generation, snapshot.seq])
     metadata = {"table": name, "generation": snapshot.generation, "seq": snapshot.seq}

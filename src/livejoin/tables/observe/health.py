@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from livejoin import __version__
-from livejoin.core import spec
+from livejoin.core.spec import JoinSpec
 from livejoin.core.state import Limits
 from livejoin.kafka.clusters import FIRST
 from livejoin.tables.http.json_bodies import problem
@@ -91,7 +92,7 @@ class HealthRoutes:
 
 
 class Figures:
-    """Answers `GET figures`: records and lag by source, matched users, time left to roll back.
+    """Answers `GET figures`: records and lag by source, matches, time left to roll back.
 
     Matching scans all rows: it runs on request, on a worker thread, once for all concurrent
     requests.
@@ -110,7 +111,7 @@ class Figures:
         self._clock = clock
         self._match_lock = asyncio.Lock()
         # the time, the generation with its changelog offset, and the result
-        self._last_matches: tuple[float, tuple[int | None, int], dict[str, int]] | None = None
+        self._last_matches: tuple[float, tuple[int | None, int], dict[str, Any]] | None = None
 
     async def serve(self, _request: Request) -> Response:
         """Answer with all figures."""
@@ -122,7 +123,7 @@ class Figures:
                 "seq": catalog.seq,
                 "viewers": self._viewers(),
                 "sources": catalog.source_figures(),
-                "matched": await self._cached_matches(),
+                **await self._cached_matches(),
                 "lagTrouble": catalog.lag.trouble or None,
                 "standbyUntil": None if until is None else int(until * 1000),
                 # for a countdown: the viewer's clock may differ from the server's
@@ -131,7 +132,7 @@ class Figures:
             }
         )
 
-    async def _cached_matches(self) -> dict[str, int]:
+    async def _cached_matches(self) -> dict[str, Any]:
         async with self._match_lock:  # concurrent requests share one result
             catalog, now = self._catalog, self._clock()
             version = catalog.generation, catalog.seq
@@ -139,20 +140,33 @@ class Figures:
                 counted_at, counted, matches = self._last_matches
                 if counted == version or (counted[0] == version[0] and now - counted_at < _CACHE_S):
                     return matches
-            tables = [
-                catalog.store(s.table).freeze()
-                for s in (spec.DEFAULT.driver, spec.DEFAULT.lookups[0])
-            ]
+            join_spec = catalog.spec
+            frozen = {s.name: catalog.store(s.table).freeze() for s in join_spec.sources}
             matches = await run_in_threadpool(
-                lambda: count_matches(*(frozen.table() for frozen in tables))
+                lambda: count_matches(
+                    join_spec, {name: rows.table() for name, rows in frozen.items()}
+                )
             )
             self._last_matches = now, version, matches
             return matches
 
 
-def count_matches(users: pa.Table, accounts: pa.Table) -> dict[str, int]:
-    """How many users have an account, and how many have none. Null never matches."""
-    known = pc.unique(accounts.column(spec.DEFAULT.key.name)).drop_null()
-    matches = pc.is_in(users.column(spec.DEFAULT.key.name), value_set=known)
-    matched = pc.sum(matches).as_py() or 0
-    return {"users": users.num_rows, "matched": matched, "unmatched": users.num_rows - matched}
+def count_matches(join_spec: JoinSpec, tables: Mapping[str, pa.Table]) -> dict[str, Any]:
+    """How many rows of the driver have a record of all lookups, and of each. Null never matches.
+
+    `tables` are the rows by source.
+    """
+    driver = join_spec.driver
+    keys, total = tables[driver.name].column(driver.key), tables[driver.name].num_rows
+    everywhere, lookups = None, {}
+    for lookup in join_spec.lookups:
+        known = pc.unique(tables[lookup.name].column(lookup.key)).drop_null()
+        found = pc.is_in(keys, value_set=known)
+        everywhere = found if everywhere is None else pc.and_(everywhere, found)
+        lookups[lookup.name] = _matches(found, total)
+    return {"matched": {driver.name: total, **_matches(everywhere, total)}, "lookups": lookups}
+
+
+def _matches(found: pa.ChunkedArray, total: int) -> dict[str, int]:
+    matched = pc.sum(found).as_py() or 0
+    return {"matched": matched, "unmatched": total - matched}
