@@ -76,7 +76,7 @@ def test_the_first_frame_contains_all_tables() -> None:
     other.server.put("a", "Ada")
     assert other.session.snapshot(FINAL) is None
     other.connect()
-    assert other.sent == [{"subscribe": [STATUS, FINAL]}]
+    assert other.sent == [{"subscribe": [STATUS, FINAL], "wait": True}]
     assert other.kinds == [(STATUS, "snapshot"), (FINAL, "snapshot")]
     assert other.rows == other.server.rows[FINAL]
     assert (other.session.generation, other.session.seq) == (1, 1)

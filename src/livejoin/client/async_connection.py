@@ -31,6 +31,7 @@ from livejoin.client.protocol import (
     SubscriptionRefused,
     generation_after,
     has_reached,
+    snapshot_of,
 )
 from livejoin.client.requests import Call, Deadline, Outcome, Result, Steps
 from livejoin.errors import ProtocolViolation, RequestError, TookTooLong
@@ -82,7 +83,8 @@ class AsyncConnection(BaseConnection):
 
     async def table(self, name: str) -> "AsyncTable":
         """Subscribe to a table. Every new subscription fetches all tables again."""
-        requests.check_table(name, self._table_names)
+        steps = requests.find_table(name, self._table_names)
+        self._table_names = await self._run_steps(steps)
         await self._subscribe(name)
         return AsyncTable(self, name)
 
@@ -95,12 +97,18 @@ class AsyncConnection(BaseConnection):
         """Return the server's status, as `GET /api/v1/status` does."""
         return await self._call(Call("api/v1/status"))
 
+    async def spec(self) -> dict[str, Any]:
+        """Return sources, fields and tables, as `GET /api/v1/spec` does."""
+        return await self._call(Call("api/v1/spec"))
+
     # --- requests
 
     async def control(
         self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
     ) -> Outcome:
-        """Request other topics or another join: `control(usersTopic="…", joinType="inner")`.
+        """Request other topics or another join: `control(orders="…", joinType="inner")`.
+
+        A topic is given by the name of its source, or of its field (`ordersTopic="…"`).
 
         With `wait`, return once this connection's tables show it. Raises NotLive if it fails.
         """
@@ -114,7 +122,7 @@ class AsyncConnection(BaseConnection):
 
     async def preview(self, **message: Any) -> dict[str, Any]:
         """Return what a control message would do, without doing it."""
-        return await self._call(Call("api/v1/preview", message))
+        return await self._run_steps(requests.preview(message))
 
     async def wait_for_swap(self, after: int | None, timeout_s: float = SWAP_TIMEOUT_S) -> int:
         """Wait until the tables show another generation than `after`, and return it."""
@@ -162,7 +170,7 @@ class AsyncConnection(BaseConnection):
 
     async def whole(self, name: str, timeout_s: float) -> pa.Table:
         """Return all rows of a table, once they are received."""
-        return (await self._wait(lambda: self._session.snapshot(name), name, timeout_s)).rows
+        return (await self._wait(lambda: snapshot_of(self._session, name), name, timeout_s)).rows
 
     def total(self, name: str) -> int:
         """Rows that the server has of a table."""

@@ -25,7 +25,7 @@ class ChangeQueue:
         """Add a change, unless it belongs to another table or a snapshot is due anyway."""
         if change.table != self._table or self._needs_snapshot:
             return
-        if change.kind in ("snapshot", "cutover"):
+        if change.kind in ("snapshot", "cutover", "gone"):
             self._clear()  # it includes all pending changes
         self._pending.append(change)
         self._pending_bytes += change.rows.nbytes

@@ -32,6 +32,7 @@ from livejoin.client.protocol import (
     SubscriptionRefused,
     generation_after,
     has_reached,
+    snapshot_of,
 )
 from livejoin.client.requests import Call, Deadline, Outcome, Result, Steps
 from livejoin.errors import ProtocolViolation, RequestError, TookTooLong
@@ -81,7 +82,8 @@ class Connection(BaseConnection):
 
     def table(self, name: str) -> "Table":
         """Subscribe to a table. Every new subscription fetches all tables again."""
-        requests.check_table(name, self._table_names)
+        steps = requests.find_table(name, self._table_names)
+        self._table_names = self._run_steps(steps)
         self._subscribe(name)
         return Table(self, name)
 
@@ -95,12 +97,18 @@ class Connection(BaseConnection):
         """Return the server's status, as `GET /api/v1/status` does."""
         return self._endpoint.call("api/v1/status")
 
+    def spec(self) -> dict[str, Any]:
+        """Return sources, fields and tables, as `GET /api/v1/spec` does."""
+        return self._endpoint.call("api/v1/spec")
+
     # --- requests
 
     def control(
         self, *, wait: bool = False, timeout_s: float = SWAP_TIMEOUT_S, **message: Any
     ) -> Outcome:
-        """Request other topics or another join: `control(usersTopic="…", joinType="inner")`.
+        """Request other topics or another join: `control(orders="…", joinType="inner")`.
+
+        A topic is given by the name of its source, or of its field (`ordersTopic="…"`).
 
         With `wait`, return once this connection's tables show it. Raises NotLive if it fails.
         """
@@ -114,7 +122,7 @@ class Connection(BaseConnection):
 
     def preview(self, **message: Any) -> dict[str, Any]:
         """Return what a control message would do, without doing it."""
-        return self._endpoint.call("api/v1/preview", message)
+        return self._run_steps(requests.preview(message))
 
     def wait_for_swap(self, after: int | None, timeout_s: float = SWAP_TIMEOUT_S) -> int:
         """Wait until the tables show another generation than `after`, and return it."""
@@ -157,7 +165,7 @@ class Connection(BaseConnection):
 
     def whole(self, name: str, timeout_s: float) -> pa.Table:
         """Return all rows of a table, once they are received."""
-        return self._wait(lambda: self._session.snapshot(name), name, timeout_s).rows
+        return self._wait(lambda: snapshot_of(self._session, name), name, timeout_s).rows
 
     def total(self, name: str) -> int:
         """Rows that the server has of a table."""

@@ -45,6 +45,7 @@ class ServerFrame:
     stale: str | None = None
     digests: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # row count and hash
     message: str = ""
+    gone: frozenset[str] = frozenset()  # requested tables that do not exist now
 
 
 def parse(data: bytes) -> ServerFrame:
@@ -84,6 +85,7 @@ def _parse_header(header: Mapping[str, Any], parts: tuple[TableUpdate, ...]) -> 
         stale=header.get("stale"),
         digests={name: (int(one["rows"]), str(one["hash"])) for name, one in tables.items()},
         message=str(header.get("message", "")),
+        gone=frozenset(header.get("gone") or ()),
     )
 
 
@@ -98,7 +100,8 @@ def _parse_rows(payload: bytes) -> pa.Table:
 
 def subscribe_message(tables: Iterable[str], resume: tuple[int, int] | None) -> str:
     """Return a subscription, which resumes from a generation and seq if given."""
-    message: dict[str, Any] = {"subscribe": list(tables)}
+    # tables can go and come back while this client is not connected
+    message: dict[str, Any] = {"subscribe": list(tables), "wait": True}
     if resume is not None:
         message["resume"] = dict(zip(("generation", "seq"), resume, strict=True))
     return json.dumps(message)

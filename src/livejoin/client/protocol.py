@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from livejoin.client import frames
 from livejoin.client.replica import Replica
-from livejoin.errors import NewerFormat, ProtocolViolation
+from livejoin.errors import NewerFormat, ProtocolViolation, RequestError
 
 SILENCE_S = 5.0  # heartbeats come every second
 FIRST_FRAME_S = 30.0  # time for a snapshot of a large table over a slow connection
 _MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.25, 5.0
 _MAX_RESYNC_INTERVAL_S = 60.0  # a permanent mismatch must not cause a stream of snapshots
 
-Kind = Literal["snapshot", "upsert", "remove", "cutover"]
+Kind = Literal["snapshot", "upsert", "remove", "cutover", "gone"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Change:
     """A change of a table, and the generation and seq that the table has from then on.
 
     `snapshot` and `cutover` contain the whole table, `upsert` rows that are new or replace those
-    with the same `_id`, `remove` the `_id` of removed rows.
+    with the same `_id`, `remove` the `_id` of removed rows. After `gone` the table does not exist
+    until its next `cutover`, which may have other columns.
     """
 
     table: str
@@ -63,6 +64,7 @@ class ClientSession:
     def __init__(self, *tables: str) -> None:
         self._tables = list(tables)
         self._replicas: dict[str, Replica] = {}
+        self._gone: frozenset[str] = frozenset()  # tables that do not exist now
         self._first_request: tuple[str, ...] = ()  # tables of the first subscription on this socket
         self._last_request: tuple[str, ...] = ()  # tables of the last one
         self._resuming = False
@@ -96,6 +98,10 @@ class ClientSession:
         if replica is None:
             return None
         return Change(table, "snapshot", replica.rows(), self.generation, self.seq)
+
+    def is_gone(self, table: str) -> bool:
+        """Whether the served generation does not have this table."""
+        return table in self._gone and table not in self._replicas
 
     def stale_reason(self, now: float) -> str | None:
         """Return why the rows may be stale, or None."""
@@ -172,7 +178,7 @@ class ClientSession:
         return frames.subscribe_message(self._last_request, None)
 
     def _apply(self, frame: frames.ServerFrame) -> list[Event]:
-        whole = {part.table for part in frame.parts if part.kind == "snapshot"}
+        whole = {part.table for part in frame.parts if part.kind == "snapshot"} | frame.gone
         first = self._awaiting == "first"
         resumed = first and self._resuming and self._is_resumed(frame, whole)
         if first and not resumed and not whole.issuperset(self._first_request):
@@ -185,6 +191,8 @@ class ClientSession:
         for part in parts:
             self._apply_update(part, frame)
         changes: list[Event] = [self._to_change(part, frame) for part in parts]
+        if answered or frame.type == "cutover":
+            changes += self._remove_gone(frame)
         if first:
             self._awaiting = "again"  # a table may have been added since
         if answered:
@@ -219,6 +227,18 @@ class ClientSession:
             replica.upsert(part.rows)
         else:
             replica.remove(part.rows)
+
+    def _remove_gone(self, frame: frames.ServerFrame) -> list[Event]:
+        """Drop tables that no longer exist; while nothing is live their rows are kept."""
+        self._gone = frame.gone
+        if self._nothing_live:
+            return []
+        gone = [name for name in sorted(frame.gone) if name in self._replicas]
+        dropped = [(name, self._replicas.pop(name)) for name in gone]
+        return [
+            Change(name, "gone", replica.schema.empty_table(), frame.generation, frame.seq)
+            for name, replica in dropped
+        ]
 
     def _to_change(self, part: frames.TableUpdate, frame: frames.ServerFrame) -> Change:
         kind: Kind = part.kind  # type: ignore[assignment] # checked by the parser
@@ -266,3 +286,12 @@ def has_reached(session: ClientSession, before: int | None, target: int | None) 
     """Return True if the target or a later generation is shown, else None."""
     shown = session.generation
     return shown == target or (before is not None and shown not in (None, before)) or None
+
+
+def snapshot_of(session: ClientSession, table: str) -> Change | None:
+    """Return a table as a snapshot, or None if it has not been received."""
+    if session.is_gone(table):
+        raise RequestError(
+            f"there is no table {table!r} any more", hint="spec() tells which tables there are."
+        )
+    return session.snapshot(table)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from livejoin.core import spec
 from livejoin.errors import NotLive, RequestError, TookTooLong, Unreachable
 
 _POLL_S = 0.2
+_FIELDS = ("joinType", "start", "id", "action", "expectedGeneration")  # beside those of topics
 _PENDING = ("accepted", "building", "caught-up")
 _NOT_LIVE = ("failed", "superseded", "cancelled")
 
@@ -86,6 +88,7 @@ def send_control(
     path: str, message: Mapping[str, Any], deadline: Deadline | None
 ) -> Steps[Outcome]:
     """Send a message. With a deadline, wait until it is decided and its generation is live."""
+    message = yield from _name_topic_fields(message)
     outcome = _parse_outcome((yield Call(path, message)))
     if deadline is None:
         return outcome
@@ -99,6 +102,24 @@ def send_control(
             hint="The live generation has not changed; see the table generations.",
         )
     return outcome
+
+
+def preview(message: Mapping[str, Any]) -> Steps[dict[str, Any]]:
+    """Request a preview of a message."""
+    message = yield from _name_topic_fields(message)
+    return (yield Call("api/v1/preview", message))
+
+
+def _name_topic_fields(message: Mapping[str, Any]) -> Steps[dict[str, Any]]:
+    """Replace names of sources by the fields of their topics."""
+    if all(name in _FIELDS or name.endswith(spec.TOPIC_FIELD_SUFFIX) for name in message):
+        return dict(message)
+    control = (yield Call("api/v1/spec"))["control"]
+    fields = {source["name"]: source["field"] for source in control["sources"]}
+    return {
+        name if name in _FIELDS else fields.get(name, name): value
+        for name, value in message.items()
+    }
 
 
 def _wait_until_decided(outcome: Outcome, deadline: Deadline) -> Steps[Outcome]:
@@ -141,6 +162,14 @@ def table_names(answer: Mapping[str, Any]) -> frozenset[str]:
         raise Unreachable(
             "not a livejoin server: it lists no tables", hint="Check the URL."
         ) from None
+
+
+def find_table(name: str, known: frozenset[str]) -> Steps[frozenset[str]]:
+    """Return the tables that there are; raises RequestError if this one is not among them."""
+    if name not in known:  # it may have appeared since
+        known = table_names((yield Call("api/v1/tables")))
+    check_table(name, known)
+    return known
 
 
 def check_table(name: str, known: frozenset[str]) -> None:

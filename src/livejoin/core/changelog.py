@@ -7,7 +7,7 @@ describes it for other readers.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from livejoin.core import spec
@@ -57,6 +57,8 @@ class ChangelogRecord:
     row: Mapping[str, Any] | None
     ts: int
     version: Version = None
+    # of a spec with several lookups: by lookup, without those that the row has no record of
+    versions: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def key(self) -> bytes:
         """The record's Kafka key."""
@@ -70,6 +72,8 @@ class ChangelogRecord:
             fields = {"row": cells, **fields}
         if self.version is not None:
             fields["version"] = list(self.version)
+        if self.versions:
+            fields["versions"] = {name: list(version) for name, version in self.versions.items()}
         return compact_json(fields).encode()
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from livejoin.tables.http.query import QueryResult
+from livejoin.tables.ingest.arrow_schema import decimals_as_text
 
 Metadata = Mapping[str, Any]
 
@@ -33,23 +34,10 @@ def to_json_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Return rows for JSON, with timestamps as ISO text and decimals as text."""
     columns = [
         pc.strftime(column, ISO) if pa.types.is_timestamp(column.type) else column
-        for column in _decimals_as_text(table).columns
+        for column in decimals_as_text(table).columns
     ]
     result: list[dict[str, Any]] = pa.table(columns, table.column_names).to_pylist()
     return result
-
-
-def _decimals_as_text(table: pa.Table) -> pa.Table:
-    """Replace decimals by text with all their places."""
-    for index, field in enumerate(table.schema):
-        if pa.types.is_decimal(field.type):
-            column = table.column(index)
-            text = pc.cast(column, pa.string())
-            if pc.any(pc.match_substring(text, "E")).as_py():  # small ones would be like 1E-10
-                plain = (None if cell is None else f"{cell:f}" for cell in column.to_pylist())
-                text = pa.chunked_array([pa.array(plain, pa.string())])
-            table = table.set_column(index, field.name, text)
-    return table
 
 
 def _dump(value: Any) -> str:
@@ -79,7 +67,7 @@ def _write_csv(result: QueryResult, _metadata: Metadata) -> Iterator[bytes]:
     yield _encode_csv(result.rows.schema.empty_table(), header=True)
     for batch in result.batches():
         # a negative decimal starts like a formula, and is none
-        yield _encode_csv(_decimals_as_text(_escape_formulas(batch)), header=False)
+        yield _encode_csv(decimals_as_text(_escape_formulas(batch)), header=False)
 
 
 def _encode_csv(table: pa.Table, *, header: bool) -> bytes:

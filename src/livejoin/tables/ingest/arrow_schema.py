@@ -4,6 +4,7 @@ import functools
 import re
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from livejoin.core.spec import TableSpec, Type
 
@@ -30,6 +31,27 @@ def arrow_type(kind: Type) -> pa.DataType:
 def json_type(kind: Type) -> pa.DataType:
     """The type as which the changelog's cells of a column are read."""
     return pa.string() if _DECIMAL.fullmatch(kind) else _JSON_TYPES[kind]
+
+
+def as_json(table: pa.Table) -> pa.Table:
+    """The cells as the changelog has them: times as milliseconds, decimals as text."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(index, field.name, table.column(index).cast(pa.int64()))
+    return decimals_as_text(table)
+
+
+def decimals_as_text(table: pa.Table) -> pa.Table:
+    """Replace decimals by text with all their places."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            column = table.column(index)
+            text = pc.cast(column, pa.string())
+            if pc.any(pc.match_substring(text, "E")).as_py():  # small ones would be like 1E-10
+                plain = (None if cell is None else f"{cell:f}" for cell in column.to_pylist())
+                text = pa.chunked_array([pa.array(plain, pa.string())])
+            table = table.set_column(index, field.name, text)
+    return table
 
 
 @functools.lru_cache(maxsize=256)

@@ -19,6 +19,7 @@ from livejoin.core.spec import JoinSpec
 from livejoin.core.state import State
 from livejoin.tables.ingest.arrow_schema import schema
 from livejoin.tables.ingest.batches import Chunk
+from livejoin.tables.ingest.merge import RowParts
 from livejoin.tables.ingest.read_progress import ReadProgress
 from livejoin.tables.ingest.row_limits import Cap
 from livejoin.tables.ingest.store import Delta, Store
@@ -301,7 +302,11 @@ class GenerationTables:
         rejects = Cap(rejects_kept, groups=self.spec.source_names)
         rows = Cap(generation.max_rows, null_rows=generation.choice.join == "left_outer")
         self.stores = {
-            name: Store(schema(self.spec.tables[name]), rejects if name == spec.REJECTS else rows)
+            name: Store(
+                schema(self.spec.tables[name]),
+                rejects if name == spec.REJECTS else rows,
+                RowParts.of(self.spec) if name == spec.FINAL else None,
+            )
             for name in self.spec.data_tables
         }
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from livejoin import row_hash
+from livejoin.tables.ingest.batches import VERSION_PARTS
 
 SEGMENT_ROWS = 1 << 16  # compacting one takes about 10 ms
 _MIN_DEAD_ROWS = 10_000  # fewer in an open segment are not worth a compaction
@@ -66,7 +67,7 @@ class SegmentedRows:
 
     _ARRAYS = ("alive", "visible", "seq", "ts", "group", "hash", "hashed", "summed", "version")
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, version_width: int = VERSION_PARTS) -> None:
         self.schema = schema
         self.alive = np.zeros(0, bool)
         self.visible = np.zeros(0, bool)  # to viewers
@@ -76,7 +77,7 @@ class SegmentedRows:
         self.hash = np.zeros(0, np.uint64)
         self.hashed = np.zeros(0, bool)  # whether `hash` is computed
         self.summed = np.zeros(0, bool)  # whether `hash` is part of the table's hash
-        self.version = np.zeros((0, 3), np.int64)
+        self.version = np.zeros((0, version_width), np.int64)
         self._segments: list[Segment] = []  # the last one is open
         self._free_numbers: list[int] = []
         self._alive_counts = np.zeros(0, np.int64)  # by segment number

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from livejoin.core import spec
 from livejoin.core.changelog import ChangelogRecord
-from livejoin.tables.ingest.batches import ChangeBatch
+from livejoin.tables.ingest.batches import VERSION_PARTS, ChangeBatch
+from livejoin.tables.ingest.merge import RowParts, merge
 from livejoin.tables.ingest.row_index import NO_VERSION, Departures, RowIndex, Version
 from livejoin.tables.ingest.row_limits import Cap, RowLimits
 from livejoin.tables.ingest.segments import FrozenRows, SegmentedRows
@@ -33,12 +34,15 @@ class Store:
     Viewers may see only the highest-ranked rows.
     """
 
-    def __init__(self, schema: pa.Schema, cap: Cap | None = None) -> None:
+    def __init__(
+        self, schema: pa.Schema, cap: Cap | None = None, parts: RowParts | None = None
+    ) -> None:
         self.schema = schema
-        self._rows = SegmentedRows(schema)
+        self._parts = parts  # of rows whose lookups have a version each
+        self._rows = SegmentedRows(schema, parts.version_width if parts else VERSION_PARTS)
         self._limits = RowLimits(self._rows, cap)
         self._ranked = spec.TS.name in schema.names
-        self._index = RowIndex(self._rows)
+        self._index = RowIndex(self._rows, tuple(parts.columns) if parts else ())
         self._departures = Departures()
         self._null_rows = cap is not None and cap.null_rows
         self._seq = 0  # changelog offset read up to
@@ -84,6 +88,10 @@ class Store:
     def apply(self, batch: ChangeBatch, seq: int = 0) -> Delta:
         """Apply a batch of records in order; `seq` is the changelog offset at its end."""
         rows, self._seq = self._rows, seq
+        merged = None
+        if self._parts and batch.present.all():
+            merged = merge(batch, self._parts, self._index.positions, rows)
+            batch = merged.batch if merged else batch
         new = rows.append(batch.rows, seq)
         rows.version[new] = batch.versions
         if self._ranked:
@@ -98,6 +106,9 @@ class Store:
             gone: list[str] = []
         else:
             gone = self._apply_each(batch, new, seq)
+        if merged:
+            self.needs_rewrite.difference_update(merged.settled)
+            self.needs_rewrite.update(merged.behind)
         if self._null_rows:
             gone += self._remove_null_rows(batch, seq)
         self._limits.hash.add(new)
