@@ -27,7 +27,7 @@ class Cap:
 
     rows: int
     groups: tuple[str, ...] = ()  # the prefixes of row IDs, before the slash
-    null_rows: bool = False  # whether a pair replaces its user's row without an account
+    null_rows: bool = False  # whether a pair replaces the row without a lookup record
 
 
 class RowLimits:

@@ -151,7 +151,7 @@ class Store:
                 batch.ids[index] for index in repeated[~older].tolist()
             )
         self.needs_rewrite.update(batch.ids[index] for index in repeated[older].tolist())
-        if kept.all():  # as when an account updates all rows of its user
+        if kept.all():  # as when a lookup record updates all rows of its key
             self._index.positions.update(zip(batch.ids, new.tolist(), strict=True))
         else:
             self._index.positions.update(
@@ -185,7 +185,7 @@ class Store:
         return removed
 
     def _remove_null_rows(self, batch: ChangeBatch, seq: int) -> list[str]:
-        """Replace a user's row without an account by its first pair, in the same step.
+        """Replace a row without a lookup record by its first pair, in the same step.
 
         Otherwise the table would hold one row less for a moment, and servers that read in other
         batches would evict other rows. The removal that follows in the changelog has no effect.
@@ -193,16 +193,16 @@ class Store:
         index = self._index
         removed = []
         for row_id, ts in zip(batch.ids, batch.times.tolist(), strict=True):
-            user, is_pair, _account = row_id.partition("+")
+            null_row, is_pair, _lookup = row_id.partition("+")
             if not is_pair:
                 continue
-            version = index.version_of(user)
+            version = index.version_of(null_row)
             if version is None:
-                self._departures.add([user], seq)  # compacted away, as in _apply_each
-            index.removals.add(user, version or NO_VERSION, ts)
-            position = index.positions.pop(user, None)
+                self._departures.add([null_row], seq)  # compacted away, as in _apply_each
+            index.removals.add(null_row, version or NO_VERSION, ts)
+            position = index.positions.pop(null_row, None)
             if position is not None:
-                removed += self._limits.mark_dead(np.array([position]), [user])
+                removed += self._limits.mark_dead(np.array([position]), [null_row])
         return removed
 
     def _evict(self, new: np.ndarray) -> list[str]:

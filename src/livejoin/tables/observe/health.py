@@ -21,7 +21,7 @@ from livejoin.tables.ingest.catalog import Catalog
 
 # the follower polls ten times a second, but a slow answer of Kafka takes seconds
 _FOLLOWER_TIMEOUT_S = 10.0
-_CACHE_S = 5.0  # matching a million users takes a tenth of a second
+_CACHE_S = 5.0  # matching a million rows takes a tenth of a second
 
 
 @dataclass(frozen=True)
