@@ -44,6 +44,7 @@ const swapPanel = new SwapPanel();
 const statusBar = new StatusBar((since) => {
   swapPanel.setStale(since);
   timeline?.setStale(since);
+  health?.setStale(since);
 });
 let workspace: Workspace | null = null;
 let timeline: Timeline | null = null;
@@ -162,7 +163,7 @@ const grids = (workspace = new Workspace(engine, layout, toast));
 const { tables } = grids;
 const history = (timeline = new Timeline(tables));
 const healthView = (health = new HealthView(tables));
-const latency = new LatencyMeter(healthView.latency);
+const latency = new LatencyMeter(healthView.latency.histogram);
 
 /** A frame is in the tables: have it verified, and update everything that shows its content. */
 async function frameApplied(frame: SessionFrame): Promise<void> {
@@ -177,7 +178,6 @@ async function frameApplied(frame: SessionFrame): Promise<void> {
   if (!paused) statusBar.showGeneration(header.generation, generations);
   const live = generations.find(({ generation }) => generation === header.generation);
   grids.setLive(live);
-  healthView.setLive(live);
   if (changed.has("orchestrator_status")) {
     const [row] = await tables.rows<StatusRow>("orchestrator_status");
     if (row) for (const part of [statusBar, swapPanel, grids]) part.setStatus(row);
@@ -190,6 +190,7 @@ async function frameApplied(frame: SessionFrame): Promise<void> {
     swapPanel.updatePending(row);
   }
   if (changed.has("rejects_ui")) healthView.rejectsChanged();
+  if (changed.has("orchestrator_logs")) await healthView.logsChanged();
   if (HISTORY_TABLES.some((table) => changed.has(table))) history.refresh();
 }
 

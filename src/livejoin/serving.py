@@ -31,7 +31,7 @@ from livejoin.tables.http.server import Access, listen, serve
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower, Post
 from livejoin.tables.observe.cluster_watch import ClusterWatch
-from livejoin.tables.observe.lag import EndOffsetPoller
+from livejoin.tables.observe.end_offsets import EndOffsetPoller
 
 log = structlog.get_logger()
 

@@ -32,9 +32,9 @@ def test_health_shows_sources_matches_latency_and_bytes_of_rejects(
     page.keyboard.press("3")
     for n in range(300, 320):
         stage.change(n)
-    says(page, "[data-source=users]", "users_a", "223", "Lag")
+    says(page, "[data-source=users]", "users_a", "223", "Unread records (lag)")
     says(page, "[data-source=users]", "unknown: not asked yet")
-    assert page.locator("[data-source=users] .sparkline").count() == 2
+    assert page.locator("[data-source=users] .plot").count() == 2
     says(page, "#matched", "With an account", "198")
     says(page, "#latency-facts", "p50", "p99", "38")
     assert page.locator("#latency-chart rect").count() > 20

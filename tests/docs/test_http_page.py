@@ -13,6 +13,7 @@ from livejoin.tables.http import filters, peek_request, query, topic_browser
 from livejoin.tables.http.routes import openapi_document
 from livejoin.tables.http.row_formats import FORMATS
 from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.observe import health
 from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RunningServer, run_server
 from tables.samples import SCHEMAS, chunk, final, live
@@ -84,3 +85,4 @@ def test_parameters_formats_and_limits_match_the_code() -> None:
     assert f"1 to {peek_request.MAX_MESSAGES} | {peek_request.DEFAULT_MESSAGES} |" in PEEK
     limits = topic_browser.LIMITS
     assert f"{limits.records:,} messages, {limits.size >> 20} MiB or {limits.seconds} s" in PEEK
+    assert f"the most unread records, at most {health.MAX_PARTITIONS} |" in PAGE

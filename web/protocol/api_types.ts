@@ -108,7 +108,18 @@ export type TopicRecord = {
   reason: string | null;
 };
 
+/** A partition, as far as it was read; null is unknown, and the newest offset of an empty one. */
+export type PartitionFigures = {
+  partition: number;
+  newestOffset: number | null;
+  nextOffset: number;
+  lag: number | null;
+  behind: number | null; // seconds
+};
+/** `worst` are those of `count` partitions with the most unread records. */
+export type SourcePartitions = { topic: string; count: number; worst: PartitionFigures[] };
 export type Figures = {
+  partitions: Record<string, SourcePartitions>;
   matched: { users: number; matched: number; unmatched: number };
   lagTrouble: string | null;
   sparkUi: string | null;

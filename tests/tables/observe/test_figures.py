@@ -12,6 +12,7 @@ from livejoin.core.generation import Reading
 from livejoin.core.state import Limits
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.live import socket
+from livejoin.tables.observe import health
 from rig.running import until
 from tables.live_server import LIMIT_S, RunningServer, run_server
 from tables.samples import chunk, live, reject, tombstone, user
@@ -85,6 +86,57 @@ def test_a_source_reports_counts_and_its_lag_once_that_is_known() -> None:
         assert body["sources"]["users"]["behind"] >= 0
         assert body["sources"]["accounts"]["lag"] == 0
         assert body["lagTrouble"] is None
+
+
+def test_partitions_are_reported_by_source_and_bounded() -> None:
+    def set_ends(catalog: Catalog) -> None:
+        starts = {"users": dict.fromkeys(range(30), 0), "accounts": {0: 0}}
+        readings = {name: Reading(f"{name}_a", "", starts[name], {}) for name in starts}
+        generation = live(1).live
+        assert generation is not None
+        catalog.apply_state(replace(live(1), live=replace(generation, sources=readings)))
+        assert catalog.served is not None
+        catalog.lag.record_ends(
+            catalog.served, {"users": {p: 100 * p for p in range(30)}, "accounts": {0: 5}}
+        )
+
+    with run_server(sample_catalog()) as server:
+        assert figures(server)["partitions"] == {}, "the topics are not resolved"
+        server.run_on_loop(set_ends)
+        found = figures(server)["partitions"]
+    assert {name: (one["topic"], one["count"]) for name, one in found.items()} == {
+        "users": ("users_a", 30),
+        "accounts": ("accounts_a", 1),
+    }
+    worst = found["users"]["worst"]
+    assert [one["partition"] for one in worst] == list(range(29, 29 - health.MAX_PARTITIONS, -1))
+    assert worst[0].pop("behind") >= 0
+    assert worst[0] == {"partition": 29, "newestOffset": 2899, "nextOffset": 0, "lag": 2900}
+    (accounts,) = found["accounts"]["worst"]
+    assert (accounts["newestOffset"], accounts["nextOffset"], accounts["lag"]) == (4, 5, 0)
+
+
+def test_a_source_whose_topic_is_empty_has_no_newest_offset() -> None:
+    def set_ends(catalog: Catalog) -> None:
+        generation = live(1).live
+        assert generation is not None
+        readings = {"accounts": Reading("accounts", "", {1: 0}, {})}
+        catalog.apply_state(replace(live(1), live=replace(generation, sources=readings)))
+        assert catalog.served is not None
+        catalog.lag.record_ends(catalog.served, {"accounts": {1: 0}})
+
+    catalog = Catalog()
+    catalog.apply_state(live(1))
+    with run_server(catalog) as server:
+        server.run_on_loop(set_ends)
+        (partition,) = figures(server)["partitions"]["accounts"]["worst"]
+    assert partition == {
+        "partition": 1,
+        "newestOffset": None,
+        "nextOffset": 0,
+        "lag": 0,
+        "behind": 0,
+    }
 
 
 def test_figures_include_the_rollback_deadline_and_the_spark_ui() -> None:

@@ -19,8 +19,9 @@ from livejoin.kafka.cluster import Topic
 from livejoin.kafka.records import OffsetRange, PartitionId
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.read_progress import max_positions, positions_of, read_offsets
-from livejoin.tables.observe import lag
-from livejoin.tables.observe.lag import EndOffsetPoller, Lag, ServedGeneration
+from livejoin.tables.observe import end_offsets, lag
+from livejoin.tables.observe.end_offsets import EndOffsetPoller
+from livejoin.tables.observe.lag import Lag, PartitionLag, ServedGeneration
 from tables.samples import chunk, reject, tombstone, user
 
 READINGS = {
@@ -140,6 +141,40 @@ def test_samples_are_bounded_and_the_oldest_is_kept_however_long_reading_stops()
     assert tracker.by_source(NOTHING_READ)["accounts"] == (5 * lag._MAX_SAMPLES - 1, clock.now)
 
 
+def test_partitions_are_listed_from_the_most_unread_records_on() -> None:
+    clock = Clock()
+    tracker = Lag(clock)
+    served = ServedGeneration(LIVE, {"users": {0: 4, 2: 7}})
+    tracker.record_ends(served, {"users": {0: 4, 1: 101, 2: 7}})
+    clock.now = 5
+    tracker.record_ends(served, {"users": {0: 9, 1: 101, 2: 7}})
+    clock.now = 6
+    assert tracker.worst_partitions(served, "users", 5) == [
+        PartitionLag(partition=0, next_offset=4, end_offset=9, unread=5, behind_s=1),
+        PartitionLag(partition=1, next_offset=100, end_offset=101, unread=1, behind_s=6),
+        PartitionLag(partition=2, next_offset=7, end_offset=7, unread=0, behind_s=0),
+    ]
+    assert [it.partition for it in tracker.worst_partitions(served, "users", 2)] == [0, 1]
+    assert tracker.partitions(served, "users") == {0, 1, 2}
+
+
+def test_a_partition_ends_no_earlier_than_it_was_read() -> None:
+    tracker = Lag()
+    tracker.record_ends(NOTHING_READ, {"accounts": {0: 10}})
+    since = ServedGeneration(LIVE, {"accounts": {0: 12}})
+    assert tracker.worst_partitions(since, "accounts", 1) == [PartitionLag(0, 12, 12, 0, 0.0)]
+
+
+def test_partitions_are_listed_while_their_ends_are_unknown() -> None:
+    tracker = Lag()
+    unknown = [PartitionLag(0, 0, None, None, None), PartitionLag(1, 100, None, None, None)]
+    assert tracker.worst_partitions(NOTHING_READ, "users", 5) == unknown
+    tracker.record_ends(NOTHING_READ, {"users": {0: 1, 1: 100, 2: 0}})
+    assert len(tracker.worst_partitions(NOTHING_READ, "users", 5)) == 3
+    tracker.record_failure("no broker")
+    assert tracker.worst_partitions(NOTHING_READ, "users", 5) == unknown
+
+
 def test_after_a_failure_or_a_cutover_no_lag_is_known() -> None:
     tracker = Lag()
     tracker.record_ends(NOTHING_READ, {"accounts": {0: 10}})
@@ -189,7 +224,7 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     tracker = Cluster()
-    monkeypatch.setattr(lag, "last_readable", tracker.last_readable)
+    monkeypatch.setattr(end_offsets, "last_readable", tracker.last_readable)
     return tracker
 
 
@@ -234,6 +269,10 @@ def test_transaction_markers_are_no_lag_and_are_looked_up_once(
     assert poll() == {"users": 1, "accounts": 0}  # the record may still be on its way
     assert poll() == poll() == {"users": 0, "accounts": 0}
     assert cluster.lookups == [{PartitionId("u", 0): OffsetRange(4, 5)}]
+    served = catalog.served
+    assert served is not None
+    marker_at_the_end = PartitionLag(0, 4, 5, 0, 0.0)
+    assert catalog.lag.worst_partitions(served, "users", 1) == [marker_at_the_end]
     cluster.ends["u"][0] = 7
     assert poll() == {"users": 3, "accounts": 0}
 
@@ -276,7 +315,7 @@ def test_a_failed_poll_is_reported_and_retried(
 def test_the_poller_runs_until_stopped(
     cluster: Cluster, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lag, "_POLL_S", 0.001)
+    monkeypatch.setattr(end_offsets, "_POLL_S", 0.001)
     stop, polls = threading.Event(), 0
     kafka: Any = cluster
 

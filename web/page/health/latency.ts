@@ -2,9 +2,10 @@
 
 import { readArrow } from "../../protocol/arrow.js";
 import type { SessionFrame } from "../../protocol/session.js";
-import { TREND_LENGTH } from "./rates.js";
 
 const SOURCE_TABLES = ["users_ui", "accounts_ui"]; // each record is one row of one of them
+const MAX_SAMPLES = 120; // frames that the clock's offset is estimated from
+const MAX_NEW = 10_000; // between two heartbeats
 const MAX_BYTES = 64 << 10; // larger parts are backlog, and decoding them again would cost time
 
 export class LatencyMeter {
@@ -42,6 +43,7 @@ export class Histogram {
   total = 0;
   negative = 0; // the producer's clock is ahead of livejoin's
   #recent: number[] = []; // for quantiles
+  #new: number[] = []; // since they were taken
 
   add(ms: number): void {
     if (ms < 0) this.negative += 1;
@@ -50,12 +52,16 @@ export class Histogram {
     this.total += 1;
     this.#recent.push(Math.max(0, ms));
     if (this.#recent.length > 10_000) this.#recent.splice(0, 5000);
+    if (this.#new.length < MAX_NEW) this.#new.push(Math.max(0, ms));
   }
 
   quantile(share: number): number | null {
-    if (!this.#recent.length) return null;
-    const sorted = [...this.#recent].sort((a, b) => a - b);
-    return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? null;
+    return quantile(this.#recent, share);
+  }
+
+  /** The latencies since the last call. */
+  takeNew(): number[] {
+    return this.#new.splice(0);
   }
 
   clear(): void {
@@ -63,6 +69,12 @@ export class Histogram {
     this.#recent = [];
     this.total = this.negative = 0;
   }
+}
+
+/** Null of none. */
+export function quantile(values: readonly number[], share: number): number | null {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? null;
 }
 
 /**
@@ -74,7 +86,7 @@ export class ClockOffset {
 
   add(serverTime: number, ownTime: number): void {
     this.#samples.push(serverTime - ownTime);
-    if (this.#samples.length > TREND_LENGTH) this.#samples.shift();
+    if (this.#samples.length > MAX_SAMPLES) this.#samples.shift();
   }
 
   get ms(): number {

@@ -1,7 +1,6 @@
-/** Rates and trends of counters. Pure: times are arguments. */
+/** Rates of counters. Pure: times are arguments. */
 
 const RATE_WINDOW_MS = 10_000;
-export const TREND_LENGTH = 120; // heartbeats: two minutes
 
 /** Speed of a counter over the last seconds. A counter that decreases has been reset. */
 export class Rate {
@@ -22,15 +21,5 @@ export class Rate {
 
   clear(): void {
     this.#samples = [];
-  }
-}
-
-/** The last values of a series. */
-export class Trend {
-  readonly values: (number | null)[] = [];
-
-  add(value: number | null): void {
-    this.values.push(value);
-    if (this.values.length > TREND_LENGTH) this.values.shift();
   }
 }

@@ -1,93 +1,111 @@
-/** List of the newest rejects, and the selected one down to its bytes. */
+/** Rejects grouped by reason; of the selected group its newest records, one of them down to its bytes. */
 
 import type { RejectRow } from "../../protocol/api_types.js";
 import type { GridTables } from "../grid/grid_tables.js";
-import { button, descriptionList, element } from "../ui/dom.js";
-import { plural } from "../ui/format.js";
+import { button, byId, element, setChildren, setText } from "../ui/dom.js";
+import { formatCount, plural } from "../ui/format.js";
 import { formatTime } from "../ui/time_format.js";
+import { rejectDetail } from "./reject_detail.js";
+import { groupRejects } from "./reject_groups.js";
+import type { Reject, RejectGroup } from "./reject_groups.js";
 
-const MAX_LISTED = 50;
-const MAX_BYTES = 4096; // livejoin keeps no more of a value
-const BYTES_PER_LINE = 16;
+const MAX_LISTED = 50; // records of a group
+const COLUMNS = ["_id", "source", "topic", "partition", "offset", "ts", "reason"]; // without the bytes
 
-export class RejectsList {
+export class RejectsCard {
   #tables: GridTables;
-  #list: HTMLElement;
-  #detail: HTMLElement;
-  #selected = "";
+  #list = byId("rejects-list");
+  #groupTitle = element("h4");
+  #records = element("div", { class: "records scroll", role: "group", "aria-label": "records, newest first" });
+  #record = element("div", { class: "record" });
+  #items = new Map<string, HTMLButtonElement>(); // by group, then by record: they stay, with the focus
+  #groups: RejectGroup[] = [];
+  #group = ""; // the selected one
+  #shown = ""; // _id of the record whose bytes are shown
+  #changed = true;
+  #reading: Promise<Reject[]> | null = null;
 
-  constructor(tables: GridTables, list: HTMLElement, detail: HTMLElement) {
+  constructor(tables: GridTables) {
     this.#tables = tables;
-    this.#list = list;
-    this.#detail = detail;
   }
 
-  async draw(): Promise<void> {
-    const rejects = await this.#tables.rows<RejectRow>("rejects_ui", { sort: [["ts", "desc"]] });
-    if (!rejects.length) {
-      this.#list.replaceChildren(element("p", { class: "muted" }, "None: every record of the live topics is valid."));
-      this.#detail.replaceChildren();
-      return;
+  /** Rows of `rejects_ui` have changed. */
+  rowsChanged(): void {
+    this.#changed = true;
+  }
+
+  /** Draw what has changed since the last time. `counts` are the server's, of all records that it read. */
+  async draw(counts: ReadonlyMap<string, number>): Promise<void> {
+    if (this.#changed && !this.#reading) {
+      this.#changed = false;
+      this.#reading = this.#tables.rows<Reject>("rejects_ui", { columns: COLUMNS, sort: [["ts", "desc"]] });
+      this.#groups = groupRejects(await this.#reading.finally(() => (this.#reading = null)));
     }
-    const items: HTMLElement[] = rejects.slice(0, MAX_LISTED).map((reject) => this.#item(reject));
+    this.#drawNote(counts);
+    this.#drawGroups();
+    this.#drawRecords();
+    for (const [key, item] of this.#items) if (!item.isConnected) this.#items.delete(key);
+  }
+
+  #drawNote(counts: ReadonlyMap<string, number>): void {
+    const all = [...counts].map(([source, count]) => `${formatCount(count)} of ${source}`).join(", ");
+    const listed = this.#groups.reduce((sum, { rejects }) => sum + rejects.length, 0);
+    const groups = `The groups are of the newest ones, which rejects_ui keeps: ${formatCount(listed)}.`;
+    setText(byId("rejects-note"), all && `Rejected since this generation began to read: ${all}. ${groups}`);
+  }
+
+  #drawGroups(): void {
+    const none = element("p", { class: "muted" }, "None: every record of the live topics is valid.");
+    const items = this.#groups.map(({ key, source, rule, rejects }) => {
+      const parts = [formatCount(rejects.length), source, rule];
+      return this.#item(`group ${key}`, parts, key === this.#group, () => this.#selectGroup(key));
+    });
+    setChildren(this.#list, items.length ? items : [none]);
+  }
+
+  #drawRecords(): void {
+    const group = this.#groups.find(({ key }) => key === this.#group);
+    const detail = byId("reject-detail");
+    if (!group) return detail.replaceChildren();
+    const { source, rule, rejects } = group;
+    setText(this.#groupTitle, `${source}: ${rule} (${plural(rejects.length, "record")})`);
+    const items: HTMLElement[] = rejects.slice(0, MAX_LISTED).map((reject) => {
+      const parts = [`${reject.partition}/${reject.offset}`, formatTime(reject.ts), reject.reason];
+      return this.#item(`record ${reject._id}`, parts, reject._id === this.#shown, () => this.#showRecord(reject._id));
+    });
     const more = rejects.length - MAX_LISTED;
     const rest = `and ${plural(more, "older one")}, in the tab rejects_ui`;
     if (more > 0) items.push(element("p", { class: "muted" }, rest));
-    this.#list.replaceChildren(...items);
+    setChildren(this.#records, items);
+    setChildren(detail, [this.#groupTitle, this.#records, this.#record]);
   }
 
-  #item(reject: RejectRow): HTMLElement {
-    const item = button("", { class: "row", "aria-pressed": reject._id === this.#selected }, () => {
-      this.#selected = reject._id;
-      for (const other of this.#list.querySelectorAll("[aria-pressed]")) {
-        other.setAttribute("aria-pressed", String(other === item));
-      }
-      this.#showDetail(reject);
-    });
-    item.append(
-      element("span", { class: "muted" }, `${reject.source} ${reject.partition}-${reject.offset}`),
-      element("span", {}, reject.reason),
-    );
+  /** A row that selects something; the same element as long as it is drawn. */
+  #item(key: string, parts: string[], pressed: boolean, onClick: () => void): HTMLButtonElement {
+    const item = this.#items.get(key) ?? button("", { class: "row" }, onClick);
+    this.#items.set(key, item);
+    item.setAttribute("aria-pressed", String(pressed));
+    parts.forEach((text, i) => setText(item.children[i] ?? item.appendChild(element("span")), text));
     return item;
   }
 
-  #showDetail({ source, topic, partition, offset, ts, reason, raw }: RejectRow): void {
-    const bytes = bytesOf(raw ?? "");
-    this.#detail.replaceChildren(
-      descriptionList([
-        ["Reason", reason],
-        ["Source", source],
-        ["Where", `${topic}, partition ${partition}, offset ${offset}`],
-        ["When", formatTime(ts)],
-        ["Size", `${plural(bytes.length, "byte")}${bytes.length >= MAX_BYTES ? ", the first 4 KiB" : ""}`],
-      ]),
-      element("pre", { class: "raw", tabindex: 0, "aria-label": "the value as text" }, raw ?? "(no value)"),
-      element("pre", { class: "raw hex", tabindex: 0, "aria-label": "the value in hexadecimal" }, hexDump(bytes)),
-    );
+  #selectGroup(key: string): void {
+    this.#group = key;
+    const newest = this.#groups.find((group) => group.key === key)?.rejects[0];
+    this.#drawGroups();
+    if (newest) this.#showRecord(newest._id);
   }
-}
 
-/** Bytes of a value shown as text, in which bytes that are not UTF-8 are written `\xNN`. */
-function bytesOf(text: string): Uint8Array {
-  const bytes: number[] = [];
-  const encode = (part: string) => bytes.push(...new TextEncoder().encode(part));
-  let last = 0;
-  for (const match of text.matchAll(/\\x([0-9a-f]{2})/g)) {
-    encode(text.slice(last, match.index));
-    bytes.push(parseInt(match[1] ?? "", 16));
-    last = match.index + match[0].length;
+  #showRecord(id: string): void {
+    this.#shown = id;
+    this.#drawRecords();
+    void this.drawDetail();
   }
-  encode(text.slice(last));
-  return new Uint8Array(bytes);
-}
 
-function hexDump(bytes: Uint8Array): string {
-  const lines = [];
-  for (let at = 0; at < bytes.length; at += BYTES_PER_LINE) {
-    const chunk = [...bytes.slice(at, at + BYTES_PER_LINE)];
-    const hex = chunk.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
-    const ascii = chunk.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : "·")).join("");
-    lines.push(`${at.toString(16).padStart(4, "0")}  ${hex.padEnd(BYTES_PER_LINE * 3 - 1)}  ${ascii}`);
+  /** The bytes are read when they are shown: a table of rejects may hold 40 MB of them. */
+  async drawDetail(): Promise<void> {
+    const id = this.#shown;
+    const [reject] = await this.#tables.rows<RejectRow>("rejects_ui", { filter: [["_id", "==", id]] });
+    if (id === this.#shown && reject) this.#record.replaceChildren(...rejectDetail(reject));
   }
-  return lines.join("\n");
 }

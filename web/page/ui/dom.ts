@@ -17,6 +17,17 @@ export function setTextAndTitle(target: HTMLElement, text: string): void {
   if (target.title !== text) target.title = text;
 }
 
+/** Show these children in this order. Those that are there already stay, with focus and pointer. */
+export function setChildren(parent: Element, children: readonly Element[]): void {
+  const focused = document.activeElement;
+  const wanted = new Set<Element>(children);
+  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
+  children.forEach((child, i) => {
+    if (parent.children[i] !== child) parent.insertBefore(child, parent.children[i] ?? null);
+  });
+  if (focused instanceof HTMLElement && parent.contains(focused)) focused.focus({ preventScroll: true });
+}
+
 type Attributes = Record<string, string | number | boolean>;
 
 export function element<K extends keyof HTMLElementTagNameMap>(

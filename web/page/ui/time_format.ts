@@ -17,6 +17,11 @@ export function formatClock(ms: number): string {
   return formatTime(ms).slice(11, 19) + (preferences.utc ? "Z" : "");
 }
 
+/** `12:00`, for a full minute of today. */
+export function formatHour(ms: number): string {
+  return formatTime(ms).slice(11, 16) + (preferences.utc ? "Z" : "");
+}
+
 /** `12 ms`, `1.5 s`, `2 min 05 s`, `3 h 00 min`, `4 days`. */
 export function formatDuration(ms: number): string {
   const s = ms / 1000;

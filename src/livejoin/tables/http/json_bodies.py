@@ -113,6 +113,13 @@ def schemas(join_spec: JoinSpec, control_spec: JoinSpec) -> Json:
             "description": "age of the oldest unread record, in seconds",
         },
     )
+    partition = _object(
+        partition=COUNT,
+        newestOffset={**_NULLABLE_INTEGER, "description": "of the topic; null: none or unknown"},
+        nextOffset={**COUNT, "description": "to be read"},
+        lag=behind["properties"]["lag"],
+        behind=behind["properties"]["behind"],
+    )
     error = _object(type=TEXT, title=TEXT, status={"type": "integer"}, detail=TEXT)
     return {
         "Problem": {
@@ -159,6 +166,18 @@ def schemas(join_spec: JoinSpec, control_spec: JoinSpec) -> Json:
             seq=COUNT,
             viewers=COUNT,
             sources=_object(**{source.name: behind for source in join_spec.sources}),
+            partitions={
+                "type": "object",
+                "description": "by source",
+                "additionalProperties": _object(
+                    topic=TEXT,
+                    count={**COUNT, "description": "partitions of the topic"},
+                    worst={
+                        **_list(partition),
+                        "description": "those with the most unread records",
+                    },
+                ),
+            },
             matched=_object(**{join_spec.driver.name: COUNT, **matches["properties"]}),
             lookups=_object(**{source.name: matches for source in join_spec.lookups}),
             lagTrouble={**_NULLABLE_STRING, "description": "why the lag is unknown"},

@@ -22,6 +22,7 @@ from livejoin.tables.ingest.catalog import Catalog
 # the follower polls ten times a second, but a slow answer of Kafka takes seconds
 _FOLLOWER_TIMEOUT_S = 10.0
 _CACHE_S = 5.0  # matching a million rows takes a tenth of a second
+MAX_PARTITIONS = 20  # listed per source
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class HealthRoutes:
 
 
 class Figures:
-    """Answers `GET figures`: records and lag by source, matches, time left to roll back.
+    """Answers `GET figures`: records, lag by partition, matches, time left to roll back.
 
     Matching scans all rows: it runs on request, on a worker thread, once for all concurrent
     requests.
@@ -123,6 +124,7 @@ class Figures:
                 "seq": catalog.seq,
                 "viewers": self._viewers(),
                 "sources": catalog.source_figures(),
+                "partitions": partition_figures(catalog),
                 **await self._cached_matches(),
                 "lagTrouble": catalog.lag.trouble or None,
                 "standbyUntil": None if until is None else int(until * 1000),
@@ -149,6 +151,30 @@ class Figures:
             )
             self._last_matches = now, version, matches
             return matches
+
+
+def partition_figures(catalog: Catalog) -> dict[str, dict[str, Any]]:
+    """How far the partitions of each source were read: those with the most unread records."""
+    served, lag = catalog.served, catalog.lag
+    if served is None:
+        return {}
+    return {
+        source: {
+            "topic": reading.topic,
+            "count": len(lag.partitions(served, source)),
+            "worst": [
+                {
+                    "partition": it.partition,
+                    "newestOffset": it.end_offset - 1 if it.end_offset else None,
+                    "nextOffset": it.next_offset,
+                    "lag": it.unread,
+                    "behind": it.behind_s,
+                }
+                for it in lag.worst_partitions(served, source, MAX_PARTITIONS)
+            ],
+        }
+        for source, reading in served.generation.sources.items()
+    }
 
 
 def count_matches(join_spec: JoinSpec, tables: Mapping[str, pa.Table]) -> dict[str, Any]:

@@ -1,31 +1,18 @@
 """How far the served rows are behind their topics.
 
-The changelog tells which offsets were read: a row's ID is the position of its record. A thread of
-its own asks Kafka for the end offsets, so readers of the figures never wait.
+The changelog tells which offsets were read: a row's ID is the position of its record. The end
+offsets come from `end_offsets.py`.
 """
 
-import threading
+import heapq
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
-
-import structlog
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import OffsetSpec
 
 from livejoin.core.generation import Generation, Offsets
-from livejoin.core.names import Names
-from livejoin.errors import LivejoinError, TopicReplaced
-from livejoin.kafka.cluster import Kafka
-from livejoin.kafka.records import OffsetRange, PartitionId, last_readable
-from livejoin.kafka.topic_errors import topic_not_found
-from livejoin.tables.ingest.read_progress import SourceOffsets
+from livejoin.tables.ingest.read_progress import SourceOffsets, SourcePartition
 
-log = structlog.get_logger()
-
-_POLL_S = 5.0
 _MAX_SAMPLES = 720  # of one hour; after that every other one is dropped
 
 
@@ -45,6 +32,22 @@ class ServedGeneration:
         """The number of unread offsets of a source."""
         return sum(max(0, end - self.position(source, p)) for p, end in ends.items())
 
+    def partitions(self, source: str) -> AbstractSet[int]:
+        """The partitions of a source that were there at its start or have been read since."""
+        start = self.generation.sources[source].start
+        return start.keys() | self.positions.get(source, {}).keys()
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """How far a partition was read, and how far it goes; None while that is unknown."""
+
+    partition: int
+    next_offset: int  # to be read
+    end_offset: int | None  # of the next record that is written
+    unread: int | None
+    behind_s: float | None  # age of the oldest unread record
+
 
 class Lag:
     """The lag of the served generation. Belongs to the event loop's thread."""
@@ -53,15 +56,29 @@ class Lag:
         self._clock = clock
         self.trouble = "not asked yet"  # why the lag is unknown
         self._generation = 0
-        # end offsets over time by source, since it was last read to its end
+        self._ends: SourceOffsets = {}  # as Kafka reported them last
+        # by source, since it was last read to its end: the ends of what is there to be read
         self._samples: dict[str, list[tuple[float, Offsets]]] = {}
 
-    def record_ends(self, served: ServedGeneration, ends: SourceOffsets) -> None:
-        """Record the current end offsets of a generation's topics."""
+    def record_ends(
+        self,
+        served: ServedGeneration,
+        ends: SourceOffsets,
+        empty: AbstractSet[SourcePartition] = frozenset(),
+    ) -> None:
+        """Record the current end offsets of a generation's topics.
+
+        Of the partitions in `empty`, the unread offsets hold no record.
+        """
         if served.generation.number != self._generation:
-            self._generation, self._samples = served.generation.number, {}
+            self._generation, self._ends, self._samples = served.generation.number, {}, {}
         self.trouble = ""
-        for source, offsets in ends.items():
+        self._ends = {**self._ends, **ends}
+        for source, its_ends in ends.items():
+            offsets = {
+                p: served.position(source, p) if SourcePartition(source, p) in empty else end
+                for p, end in its_ends.items()
+            }
             behind = served.unread(source, offsets) > 0
             samples = self._samples.get(source, []) if behind else []
             unread = [sample for sample in samples if served.unread(source, sample[1])]
@@ -78,12 +95,52 @@ class Lag:
 
         Empty while it is unknown.
         """
-        if self.trouble or served.generation.number != self._generation:
+        if not self._is_known(served):
             return {}
         return {
             source: self._source_lag(served, source, samples)
             for source, samples in self._samples.items()
         }
+
+    def partitions(self, served: ServedGeneration, source: str) -> AbstractSet[int]:
+        """All partitions of a source that are known."""
+        ends = self._ends.get(source, {}) if self._is_known(served) else {}
+        return served.partitions(source) | ends.keys()
+
+    def worst_partitions(
+        self, served: ServedGeneration, source: str, count: int
+    ) -> list[PartitionLag]:
+        """The partitions of a source with the most unread records, at most `count` of them."""
+        samples = self._samples.get(source, []) if self._is_known(served) else []
+        readable = samples[-1][1] if samples else {}
+
+        def rank(partition: int) -> tuple[int, int]:
+            unread = readable.get(partition, 0) - served.position(source, partition)
+            return -max(0, unread), partition
+
+        return [
+            self._partition_lag(served, source, partition, samples)
+            for partition in heapq.nsmallest(count, self.partitions(served, source), key=rank)
+        ]
+
+    def _is_known(self, served: ServedGeneration) -> bool:
+        return not self.trouble and served.generation.number == self._generation
+
+    def _partition_lag(
+        self,
+        served: ServedGeneration,
+        source: str,
+        partition: int,
+        samples: Sequence[tuple[float, Offsets]],
+    ) -> PartitionLag:
+        position = served.position(source, partition)
+        if not samples or partition not in samples[-1][1]:
+            return PartitionLag(partition, position, None, None, None)
+        end = max(self._ends[source][partition], position)  # it was asked for a while ago
+        unread = max(0, samples[-1][1][partition] - position)
+        first_seen = (at for at, ends in samples if ends.get(partition, 0) > position)
+        behind_s = self._clock() - next(first_seen) if unread else 0.0
+        return PartitionLag(partition, position, end, unread, behind_s)
 
     def _source_lag(
         self, served: ServedGeneration, source: str, samples: Sequence[tuple[float, Offsets]]
@@ -93,105 +150,3 @@ class Lag:
             return 0, 0.0
         first_seen = next(at for at, ends in samples if served.unread(source, ends))
         return unread, self._clock() - first_seen
-
-
-class LagTarget(Protocol):
-    """What the poller reads and updates: the served generation and its lag."""
-
-    lag: Lag
-
-    @property
-    def served(self) -> ServedGeneration | None:
-        """The served generation; may be read from any thread."""
-
-
-class EndOffsetPoller:
-    """Polls Kafka for the end offsets of the served generation's topics."""
-
-    def __init__(
-        self,
-        kafka: Kafka,
-        names: Names,
-        target: LagTarget,
-        post: Callable[[Callable[[], None]], object],
-    ) -> None:
-        self._kafka = kafka
-        self._names = names
-        self._target = target
-        self._post = post
-        self._last_unread: dict[PartitionId, OffsetRange] = {}  # at the last poll
-        self._empty_spans: dict[PartitionId, OffsetRange] = {}  # without any record
-        self._record_spans: dict[PartitionId, OffsetRange] = {}  # with a record
-        self._last_error = ""
-
-    def run(self, stop: threading.Event) -> None:
-        """Poll until stopped. Errors are recorded and retried."""
-        while not stop.wait(_POLL_S):
-            served = self._target.served
-            if served is not None and served.generation.resolved:
-                self._poll(served)
-
-    def _poll(self, served: ServedGeneration) -> None:
-        try:
-            ends = self._fetch_ends(served)
-        except (LivejoinError, KafkaException) as error:
-            why = str(error)
-            if why != self._last_error:
-                log.warning("the lag is unknown", why=why)
-            self._last_error = why
-            self._post(partial(self._target.lag.record_failure, why))
-        else:
-            self._last_error = ""
-            self._post(partial(self._target.lag.record_ends, served, ends))
-
-    def _fetch_ends(self, served: ServedGeneration) -> SourceOffsets:
-        readings = served.generation.sources
-        topics = self._kafka.describe(reading.topic for reading in readings.values())
-        for reading in readings.values():
-            if reading.topic not in topics:
-                raise topic_not_found(reading.topic)
-            if topics[reading.topic].id != reading.topic_id:
-                raise TopicReplaced(f'topic "{reading.topic}" was deleted and recreated')
-        ends = self._kafka.offsets(topics.values(), OffsetSpec.latest())
-        unread = {
-            PartitionId(reading.topic, partition): OffsetRange(
-                served.position(source, partition), end
-            )
-            for source, reading in readings.items()
-            for partition, end in ends[reading.topic].items()
-            if end > served.position(source, partition)
-        }
-        empty = self._find_empty(unread)
-        return {
-            source: {
-                p: served.position(source, p) if PartitionId(reading.topic, p) in empty else end
-                for p, end in ends[reading.topic].items()
-            }
-            for source, reading in readings.items()
-        }
-
-    def _find_empty(self, unread: Mapping[PartitionId, OffsetRange]) -> set[PartitionId]:
-        """The partitions whose unread offsets are only transaction markers and aborted records.
-
-        The end offset does not tell. It is looked up once, if nothing changed between two polls.
-        """
-        # what was found about other ranges is outdated
-        self._empty_spans = {
-            p: span for p, span in self._empty_spans.items() if unread.get(p) == span
-        }
-        self._record_spans = {
-            p: span for p, span in self._record_spans.items() if unread.get(p) == span
-        }
-        known = self._empty_spans.keys() | self._record_spans.keys()
-        unknown = {
-            partition: span
-            for partition, span in unread.items()
-            if self._last_unread.get(partition) == span and partition not in known
-        }
-        self._last_unread = dict(unread)
-        if unknown:
-            found = last_readable(self._kafka, self._names.group("lag"), unknown)
-            for partition, span in unknown.items():
-                spans = self._record_spans if partition in found else self._empty_spans
-                spans[partition] = span
-        return set(self._empty_spans)

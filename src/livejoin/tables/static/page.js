@@ -36,6 +36,7 @@ const swapPanel = new SwapPanel();
 const statusBar = new StatusBar((since) => {
     swapPanel.setStale(since);
     timeline?.setStale(since);
+    health?.setStale(since);
 });
 let workspace = null;
 let timeline = null;
@@ -150,7 +151,7 @@ const grids = (workspace = new Workspace(engine, layout, toast));
 const { tables } = grids;
 const history = (timeline = new Timeline(tables));
 const healthView = (health = new HealthView(tables));
-const latency = new LatencyMeter(healthView.latency);
+const latency = new LatencyMeter(healthView.latency.histogram);
 /** A frame is in the tables: have it verified, and update everything that shows its content. */
 async function frameApplied(frame) {
     const { header, parts } = frame;
@@ -165,7 +166,6 @@ async function frameApplied(frame) {
         statusBar.showGeneration(header.generation, generations);
     const live = generations.find(({ generation }) => generation === header.generation);
     grids.setLive(live);
-    healthView.setLive(live);
     if (changed.has("orchestrator_status")) {
         const [row] = await tables.rows("orchestrator_status");
         if (row)
@@ -181,6 +181,8 @@ async function frameApplied(frame) {
     }
     if (changed.has("rejects_ui"))
         healthView.rejectsChanged();
+    if (changed.has("orchestrator_logs"))
+        await healthView.logsChanged();
     if (HISTORY_TABLES.some((table) => changed.has(table)))
         history.refresh();
 }

@@ -1,142 +1,127 @@
-/** The Health view: sources, latency, match rate, readiness checks, rejects. Drawn only while visible. */
+/** The Health view: sources, latency, matched users, checks, rejects. Drawn only while visible. */
 import { get } from "../../protocol/http.js";
-import { byId, descriptionList, element, setText } from "../ui/dom.js";
-import { formatCount, formatRate, plural } from "../ui/format.js";
-import { formatDuration } from "../ui/time_format.js";
-import { histogramChart, sparkline } from "./charts.js";
-import { RejectsList } from "./rejects.js";
-import { Histogram } from "./latency.js";
-import { Rate, Trend } from "./rates.js";
+import { button, byId, setChildren, setText } from "../ui/dom.js";
+import { preferences } from "../ui/preferences.js";
+import { formatClock, formatTime } from "../ui/time_format.js";
+import { LatencyCard } from "./latency_card.js";
+import { RejectsCard } from "./rejects.js";
+import { drawChecks, drawMatches, drawSparkUi } from "./server_card.js";
+import { SourceCard } from "./source_card.js";
+import { TIME_RANGES } from "./time_series.js";
 const FETCH_MS = 5000;
+const CUTOVERS = { columns: ["ts", "generation"], filter: [["event", "in", ["live", "rolled-back"]]] };
 export class HealthView {
-    latency = new Histogram();
+    latency;
+    #tables;
     #sources = new Map();
     #generation = null;
-    #topics = {};
+    #range = TIME_RANGES[0];
+    #marks = [];
+    #since = 0; // server time of the first and the last heartbeat
+    #newest = 0;
+    #staleSince = 0; // wall clock; 0 while heartbeats come
     #figures = null;
     #checks = [];
     #rejects;
     #fetchedAt = -Infinity;
     #mismatches = 0;
     constructor(tables) {
-        this.#rejects = new RejectsList(tables, byId("rejects-list"), byId("reject-detail"));
-        byId("latency-reset").addEventListener("click", () => {
-            this.latency.clear();
-            this.#drawLatency();
+        this.#tables = tables;
+        this.#rejects = new RejectsCard(tables);
+        this.latency = new LatencyCard(this.#axis);
+        byId("time-range").append(...TIME_RANGES.map((range) => this.#rangeButton(range)));
+        preferences.addEventListener("timezone", () => {
+            void this.#rejects.drawDetail();
+            this.#drawIfVisible();
         });
     }
-    get #visible() {
-        return !byId("view-health").hidden;
-    }
-    setLive(generation) {
-        this.#topics = generation ? { users: generation.usersTopic, accounts: generation.accountsTopic } : {};
+    #axis = () => ({ range: this.#range, end: this.#newest, marks: this.#marks });
+    #rangeButton(range) {
+        const chosen = button(range.label, { "aria-pressed": range === this.#range }, () => {
+            this.#range = range;
+            for (const other of byId("time-range").children)
+                other.setAttribute("aria-pressed", String(other === chosen));
+            this.draw();
+        });
+        return chosen;
     }
     heartbeat({ generation, at, sources = {} }) {
+        this.#since ||= at;
+        this.#newest = at;
         if (generation !== this.#generation) {
             this.#generation = generation;
-            this.#sources.clear();
             this.#fetchedAt = -Infinity;
+            for (const [name, card] of this.#sources) {
+                if (name in sources)
+                    card.generationChanged();
+                else
+                    this.#sources.delete(name);
+            }
         }
         for (const [name, counts] of Object.entries(sources)) {
-            const source = this.#sources.get(name) ?? { counts, rate: new Rate(), rates: new Trend(), lags: new Trend() };
-            source.counts = counts;
-            source.rate.add(at, counts.read);
-            source.rates.add(source.rate.perSecond);
-            source.lags.add(counts.lag);
-            this.#sources.set(name, source);
+            const card = this.#sources.get(name) ?? new SourceCard(name, counts, this.#axis);
+            card.heartbeat(at, counts);
+            this.#sources.set(name, card);
         }
-        if (this.#visible)
-            this.draw();
+        this.latency.heartbeat(at);
+        this.#drawIfVisible();
+    }
+    /** Wall-clock time of the last heartbeat, or 0 while they come. */
+    setStale(since) {
+        this.#staleSince = since;
+        this.#drawIfVisible();
     }
     /** Number of heartbeats that did not match the rows of this page. */
     setMismatches(count) {
         this.#mismatches = count;
-        if (this.#visible)
-            this.#drawChecks();
+        drawChecks(this.#checks, count);
     }
-    /** Rows of `rejects_ui` have changed. */
+    /** Rows of `rejects_ui` have changed; they are drawn with the next heartbeat. */
     rejectsChanged() {
-        if (this.#visible)
-            void this.#rejects.draw();
+        this.#rejects.rowsChanged();
+    }
+    /** Rows of `orchestrator_logs` have changed: a generation may have gone live. */
+    async logsChanged() {
+        const lines = await this.#tables.rows("orchestrator_logs", CUTOVERS);
+        this.#marks = lines
+            .map(({ ts, generation }) => ({ at: ts, label: `generation ${generation} live`, short: String(generation) }))
+            .sort((a, b) => a.at - b.at);
+    }
+    #drawIfVisible() {
+        if (!byId("view-health").hidden)
+            this.draw();
     }
     draw() {
-        byId("sources").replaceChildren(...[...this.#sources].map(([name, source]) => this.#sourceCard(name, source)));
+        setChildren(byId("sources"), [...this.#sources.values()].map(({ element }) => element));
         const none = "Nothing is live yet. Figures appear with the first generation.";
         setText(byId("no-sources"), this.#sources.size ? "" : none);
-        this.#drawLatency();
+        const kept = this.#since ? `This page has kept them since ${formatTime(this.#since)}.` : "";
+        const stale = `No word from livejoin since ${formatClock(this.#staleSince)}: everything here is as of then.`;
+        setText(byId("history-note"), this.#staleSince ? stale : kept);
+        for (const card of this.#sources.values())
+            card.draw(this.#figures?.lagTrouble ?? null, this.#staleSince > 0);
+        this.latency.draw();
+        void this.#rejects.draw(new Map([...this.#sources].map(([name, { counts }]) => [name, counts.rejected])));
         const now = performance.now(); // monotonic, unlike the wall clock
         if (now - this.#fetchedAt < FETCH_MS)
             return;
         this.#fetchedAt = now;
-        void this.#rejects.draw();
         void this.#fetch();
-    }
-    #sourceCard(name, { counts, rate, rates, lags }) {
-        const oldest = counts.behind ? `, the oldest waiting for ${formatDuration(1000 * counts.behind)}` : "";
-        const trouble = this.#figures?.lagTrouble;
-        const unknown = `unknown${trouble ? `: ${trouble}` : ""}`;
-        const lag = counts.lag === null ? unknown : plural(counts.lag, "record") + oldest;
-        return element("article", { class: "card", "data-source": name }, element("h3", {}, name, element("span", { class: "muted topic" }, this.#topics[name] ?? "")), descriptionList([
-            ["Read", formatCount(counts.read)],
-            ["Rows", formatCount(counts.rows)],
-            ["Rejects", formatCount(counts.rejected)],
-            ["Tombstones", formatCount(counts.tombstones)],
-        ]), element("h4", {}, "Records per second ", element("b", {}, formatRate(rate.perSecond))), sparkline(rates.values, `records per second of ${name} over the last two minutes`), element("h4", {}, "Lag ", element("b", { class: counts.lag ? "busy" : "" }, lag)), sparkline(lags.values, `unread records of ${name} over the last two minutes`));
-    }
-    #drawLatency() {
-        const { latency } = this;
-        const quantile = (share) => {
-            const ms = latency.quantile(share);
-            return ms === null ? "–" : formatDuration(ms);
-        };
-        byId("latency-facts").replaceChildren(descriptionList([
-            ["p50", quantile(0.5)],
-            ["p95", quantile(0.95)],
-            ["p99", quantile(0.99)],
-            ["Records", formatCount(latency.total)],
-        ]));
-        byId("latency-chart").replaceChildren(latency.total
-            ? histogramChart(latency, "latency from Kafka to this browser")
-            : element("p", { class: "muted" }, "No records since the page was opened."));
-        const negative = latency.negative
-            ? ` ${plural(latency.negative, "record")} with a timestamp in the future: a producer's clock is ahead.`
-            : "";
-        setText(byId("latency-note"), `From a record's Kafka timestamp until its row is in this page, by livejoin's clock.${negative}`);
     }
     async #fetch() {
         const [figures, readiness] = await Promise.all([
             get("api/v1/figures"),
             get("readyz?verbose"),
         ]);
-        if (figures.ok)
-            this.#figures = figures.body;
         this.#checks = readiness.body?.checks ?? []; // a 503 has them as well
-        this.#drawMatches();
-        this.#drawChecks();
-    }
-    #drawMatches() {
-        const { users, matched, unmatched } = this.#figures?.matched ?? { users: 0, matched: 0, unmatched: 0 };
-        const percent = users ? (100 * matched) / users : 0;
-        const fill = element("span", { class: "fill" });
-        fill.style.width = `${percent}%`;
-        const label = `${percent.toFixed(0)} % of the users have an account`;
-        byId("matched").replaceChildren(descriptionList([
-            ["With an account", `${formatCount(matched)} (${percent.toFixed(1)} %)`],
-            ["Without", formatCount(unmatched)],
-        ]), element("div", { class: "meter", role: "img", "aria-label": label }, fill));
-    }
-    #drawChecks() {
-        const page = {
-            name: "this page",
-            ok: !this.#mismatches,
-            why: `differed from the server ${plural(this.#mismatches, "time")} and was resynchronized`,
-        };
-        byId("checks").replaceChildren(...[...this.#checks, page].map(({ name, ok, why }) => element("li", { "data-ok": ok }, element("b", {}, name), ok ? " is fine" : ` ${why}`)));
-        const link = byId("spark-ui");
-        const address = this.#figures?.sparkUi ?? "";
-        link.hidden = !address;
-        if (address)
-            link.href = address;
-        byId("no-spark-ui").hidden = Boolean(address);
+        drawChecks(this.#checks, this.#mismatches);
+        if (!figures.ok)
+            return;
+        this.#figures = figures.body;
+        const { partitions, matched, sparkUi } = figures.body;
+        for (const [name, card] of this.#sources)
+            card.drawPartitions(partitions[name]);
+        drawMatches(matched);
+        drawSparkUi(sparkUi ?? "");
     }
 }

@@ -1,7 +1,8 @@
 /** Measures latency: from a record's Kafka timestamp until its row is in this page, by livejoin's clock. */
 import { readArrow } from "../../protocol/arrow.js";
-import { TREND_LENGTH } from "./rates.js";
 const SOURCE_TABLES = ["users_ui", "accounts_ui"]; // each record is one row of one of them
+const MAX_SAMPLES = 120; // frames that the clock's offset is estimated from
+const MAX_NEW = 10_000; // between two heartbeats
 const MAX_BYTES = 64 << 10; // larger parts are backlog, and decoding them again would cost time
 export class LatencyMeter {
     #offset = new ClockOffset();
@@ -37,6 +38,7 @@ export class Histogram {
     total = 0;
     negative = 0; // the producer's clock is ahead of livejoin's
     #recent = []; // for quantiles
+    #new = []; // since they were taken
     add(ms) {
         if (ms < 0)
             this.negative += 1;
@@ -46,18 +48,26 @@ export class Histogram {
         this.#recent.push(Math.max(0, ms));
         if (this.#recent.length > 10_000)
             this.#recent.splice(0, 5000);
+        if (this.#new.length < MAX_NEW)
+            this.#new.push(Math.max(0, ms));
     }
     quantile(share) {
-        if (!this.#recent.length)
-            return null;
-        const sorted = [...this.#recent].sort((a, b) => a - b);
-        return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? null;
+        return quantile(this.#recent, share);
+    }
+    /** The latencies since the last call. */
+    takeNew() {
+        return this.#new.splice(0);
     }
     clear() {
         this.counts.fill(0);
         this.#recent = [];
         this.total = this.negative = 0;
     }
+}
+/** Null of none. */
+export function quantile(values, share) {
+    const sorted = [...values].sort((a, b) => a - b);
+    return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? null;
 }
 /**
  * How far livejoin's clock is ahead of the browser's, in ms. Transit time makes each sample too small, so the largest
@@ -67,7 +77,7 @@ export class ClockOffset {
     #samples = [];
     add(serverTime, ownTime) {
         this.#samples.push(serverTime - ownTime);
-        if (this.#samples.length > TREND_LENGTH)
+        if (this.#samples.length > MAX_SAMPLES)
             this.#samples.shift();
     }
     get ms() {

@@ -16,6 +16,20 @@ export function setTextAndTitle(target, text) {
     if (target.title !== text)
         target.title = text;
 }
+/** Show these children in this order. Those that are there already stay, with focus and pointer. */
+export function setChildren(parent, children) {
+    const focused = document.activeElement;
+    const wanted = new Set(children);
+    for (const child of [...parent.children])
+        if (!wanted.has(child))
+            child.remove();
+    children.forEach((child, i) => {
+        if (parent.children[i] !== child)
+            parent.insertBefore(child, parent.children[i] ?? null);
+    });
+    if (focused instanceof HTMLElement && parent.contains(focused))
+        focused.focus({ preventScroll: true });
+}
 export function element(tag, attributes = {}, ...children) {
     const created = document.createElement(tag);
     setAttributes(created, attributes);

@@ -13,6 +13,10 @@ export function formatTime(ms) {
 export function formatClock(ms) {
     return formatTime(ms).slice(11, 19) + (preferences.utc ? "Z" : "");
 }
+/** `12:00`, for a full minute of today. */
+export function formatHour(ms) {
+    return formatTime(ms).slice(11, 16) + (preferences.utc ? "Z" : "");
+}
 /** `12 ms`, `1.5 s`, `2 min 05 s`, `3 h 00 min`, `4 days`. */
 export function formatDuration(ms) {
     const s = ms / 1000;

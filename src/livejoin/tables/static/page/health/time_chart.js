@@ -1,0 +1,60 @@
+/** A chart of values over time, with a line where a generation went live. */
+import { svgElement } from "../ui/dom.js";
+import { formatClock } from "../ui/time_format.js";
+import { areaOf, labelsBelow, timeTicks, valueAxis, valueTicks } from "./axes.js";
+import { Chart, CHART_HEIGHT } from "./chart.js";
+import { unbroken } from "./time_series.js";
+const CHARACTER_WIDTH = 6.5; // of a mark's label
+const UNIT_WIDTH = 80; // of the unit, which stands on the same line
+export function timeChart(quantity, series, axis) {
+    return new Chart(quantity.label, (width) => plotOverTime(width, series, quantity, axis()));
+}
+function plotOverTime(width, series, quantity, { range, end, marks }) {
+    const area = areaOf(width, CHART_HEIGHT);
+    const start = end - range.ms;
+    const points = series.points(range).filter(({ at }) => at >= start && at <= end);
+    const ticks = valueTicks(Math.max(0, ...points.map(({ max }) => max)), quantity);
+    const x = (at) => area.left + ((at - start) / range.ms) * (area.right - area.left);
+    const y = (value) => area.bottom - (value / ticks.at(-1)) * (area.bottom - area.top);
+    const times = timeTicks(start, end, area.right - area.left).map(({ at, label }) => ({ x: x(at), label }));
+    const shown = marks.filter(({ at }) => at >= start && at <= end).map((mark) => ({ ...mark, x: x(mark.at) }));
+    const lines = unbroken(points, range).flatMap((part) => {
+        const along = (value) => part.map((point) => `${x(point.at).toFixed(1)} ${y(value(point)).toFixed(1)}`);
+        const band = [...along(({ max }) => max), ...along(({ min }) => min).reverse()];
+        return [
+            svgElement("path", { class: "band", d: `M${band.join("L")}Z` }),
+            svgElement("path", { class: "line", d: `M${along(({ mean }) => mean).join("L")}` }),
+        ];
+    });
+    const stops = points.map((point, i) => {
+        const before = points[i - 1]?.at ?? start;
+        const events = shown.filter(({ at }) => at > before && at <= point.at).map(({ label }) => label);
+        const text = [readout(point, quantity), ...events].join(" · ");
+        return { key: point.at, x: x(point.at), y: y(point.mean), text };
+    });
+    const axes = [...valueAxis(area, ticks, quantity.unit), ...labelsBelow(area, times)];
+    return { area, shapes: [...axes, ...lines, ...markShapes(shown, area)], stops };
+}
+/** `12:00:00 · 14.2 records/s`, and the extremes where a point stands for several values. */
+function readout({ at, mean, min, max }, { format }) {
+    const extremes = min === max ? "" : `, ${format(min)} to ${format(max)}`;
+    return `${formatClock(at)} · ${format(mean)}${extremes}`;
+}
+/** Lines with a label each, from the newest on; one that would be covered is shortened or left out. */
+function markShapes(marks, { right, top, bottom }) {
+    const shapes = [];
+    let free = right + CHARACTER_WIDTH;
+    for (const { x, label, short } of [...marks].reverse()) {
+        shapes.push(svgElement("line", { class: "mark", x1: x, x2: x, y1: top - 6, y2: bottom }));
+        for (const text of [label, short]) {
+            const width = text.length * CHARACTER_WIDTH;
+            const end = Math.max(UNIT_WIDTH + width, Math.min(right, x + width / 2));
+            if (end > free)
+                continue;
+            free = end - width - CHARACTER_WIDTH;
+            shapes.push(svgElement("text", { class: "mark-label", x: end, y: 12, "text-anchor": "end" }, text));
+            break;
+        }
+    }
+    return shapes;
+}
