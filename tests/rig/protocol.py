@@ -5,6 +5,7 @@ Shares no code with the server. Slow, and easy to compare with docs/live-protoco
 
 import json
 import struct
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +28,9 @@ class Replica:
         frame_header = header(frame)
         for part, payload in zip(frame_header["parts"], payloads(frame), strict=True):
             self._apply(part["table"], part["kind"], rows(payload))
+        if frame_header["generation"] is not None:
+            for table in frame_header.get("gone", ()):
+                self.tables.pop(table, None)
         self.header = frame_header
         if frame_header["type"] == "heartbeat":
             self._check(frame_header)
@@ -124,6 +128,12 @@ def _cell(value: Any) -> int:
         return 0
     if isinstance(value, str):
         data = value.encode()
+    elif isinstance(value, bool):
+        data = bytes([value])
+    elif isinstance(value, Decimal):
+        sign, figures, _exponent = value.as_tuple()
+        number = int("".join(map(str, figures))) * (-1 if sign else 1)
+        data = number.to_bytes(16, "little", signed=True)
     else:
         data = struct.pack("<d" if isinstance(value, float) else "<q", value)
     total, power = (len(data) + 1) * _ODD, 1
