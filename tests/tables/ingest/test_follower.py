@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from livejoin.kafka.cluster import Kafka, Topic
 from livejoin.tables.ingest.catalog import Catalog
 from livejoin.tables.ingest.follower import LedgerFollower
 from rig.running import until
+from tables import orders
 from tables.samples import CHOICE, user
 
 NAMES = Names("crm")
@@ -216,6 +218,29 @@ def test_a_starting_server_serves_only_the_generation_live_at_the_ledgers_end(
     assert [row["generation"] for row in catalog.statuses] == [30]
     assert len(catalog.system.generations()) == 30  # the generations table keeps its history
     assert catalog.store("users_ui").snapshot().num_rows == 2
+
+
+def test_each_changelog_is_decoded_by_the_spec_of_its_generation(log: FakeKafka) -> None:
+    old = generation_of(1, 1)
+    reading = {"orders": Reading("orders", "", {0: 0}, {0: -1})}
+    new = Generation(2, orders.CHOICE, 0.0, sources=reading, ready_at=2, spec=orders.ORDERS)
+    log.write(NAMES.ledger, *ledger_records(State(live=old, building=replace(new, ready_at=None))))
+    log.write(NAMES.changelog(1), *rows(1))
+    log.write(NAMES.changelog(2))
+    catalog = RecordingCatalog()
+
+    def swapped() -> bool:
+        if catalog.generation == 1 and not log.logs.get(NAMES.changelog(2)):
+            assert catalog.store("users_ui").snapshot().num_rows == 1
+            records = [orders.order(0), orders.order(1, total="-0.01")]
+            log.write(NAMES.changelog(2), *((one.key(), one.value()) for one in records))
+            log.write(NAMES.ledger, *ledger_records(State(live=new, standby=old)))
+        return catalog.generation == 2
+
+    follow_until(log, catalog, swapped, "generation 2 is served")
+    totals = catalog.store("orders_ui").snapshot().column("total").to_pylist()
+    assert totals == [Decimal("12345678.90"), Decimal("-0.01")]
+    assert "ordersTopic" in catalog.store("generations").schema.names
 
 
 def test_a_restarted_follower_keeps_the_served_rows(log: FakeKafka) -> None:
