@@ -15,13 +15,15 @@ import { registerShortcuts } from "./page/ui/shortcuts.js";
 import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
 import { UserMenu } from "./page/ui/user_menu.js";
-import type { ControlReply, Generation, StatusRow } from "./protocol/api_types.js";
+import type { ControlReply, Generation, JoinSpec, StatusRow } from "./protocol/api_types.js";
 import { Connection } from "./protocol/connection.js";
+import { get } from "./protocol/http.js";
 import type { SessionFrame } from "./protocol/session.js";
 
 const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
+const SPEC_RETRY_MS = 2000;
 const OPERATOR_TABLES = ["audit"];
 const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")].map(
   (viewer) => viewer.dataset["table"] ?? "",
@@ -65,7 +67,7 @@ const listener = {
   serverError: (message: string) => statusBar.showError(message),
 };
 // an error may be due to a page that the browser had suspended: it subscribed too late
-const connection = new Connection(new URL(".", location.href), listener, { retryErrors: true });
+const connection = new Connection(new URL(".", location.href), listener, { retryErrors: true, wait: true });
 showUser();
 users.addEventListener("user", showUser);
 const showView = createViews(layout, { timeline: () => timeline?.draw(), health: () => health?.draw() });
@@ -89,6 +91,14 @@ function showUser(): void {
     document.querySelector<HTMLElement>(`[role=tab][data-table=${table}]`)!.hidden = role !== "operator";
   }
   subscribe();
+  void readSpec();
+}
+
+/** What is joined decides which tables and topic fields there are. */
+async function readSpec(): Promise<void> {
+  const response = await get<JoinSpec>("api/v1/spec");
+  if (response.ok) swapPanel.setSpec(response.body);
+  else setTimeout(() => void readSpec(), SPEC_RETRY_MS);
 }
 
 /** Follow the tables that the user has a right to, and while paused none with data. */
@@ -197,6 +207,7 @@ async function frameApplied(frame: SessionFrame): Promise<void> {
 receive = (frame) => {
   const { header, parts } = frame;
   latency.frameReceived(frame);
+  if (header.type === "cutover") void readSpec();
   if (header.type === "heartbeat") for (const part of [statusBar, grids, healthView]) part.heartbeat(header);
   tables.enqueue(parts, () => frameApplied(frame));
 };

@@ -1,7 +1,7 @@
 """Helpers of the page tests: a staged livejoin with its page, and queries on it."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from playwright.sync_api import Locator, Page
@@ -13,6 +13,7 @@ from rig.running import until
 BY = ("livejoin-by", b"kafka")
 
 LIMIT_S = 20
+AREAS = ("users", "accounts", "final", "system")
 _VIEWER = "document.querySelector(`perspective-viewer[data-table=${table}]`)"
 # exposes the page's sockets, and lets a test modify frames in transit
 _SOCKETS = """
@@ -45,7 +46,7 @@ def staged_page(
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staged(count, **options))
         page, trouble = stack.enter_context(chrome.page(stage.url, path=path))
-        drawn(page)
+        drawn(page, AREAS if "content" not in options else ("system",))
         yield stage, page, trouble
         # the browser logs every error response and every lost socket
         expected_errors = ("status of 422", "status of 503", "WebSocket")
@@ -53,9 +54,9 @@ def staged_page(
         assert not errors, errors[:3]
 
 
-def drawn(page: Page) -> None:
+def drawn(page: Page, areas: Sequence[str] = AREAS) -> None:
     """Wait until every visible grid has rows."""
-    for area in ("users", "accounts", "final", "system"):
+    for area in areas:
         page.wait_for_selector(f"section[data-area={area}] perspective-viewer-datagrid tbody td")
 
 

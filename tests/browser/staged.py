@@ -10,20 +10,21 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
-from livejoin.core import facts, spec, status_rows
+from livejoin.core import facts, status_rows
 from livejoin.core.changelog import TOMBSTONES, ChangelogRecord
 from livejoin.core.control_messages import Request
 from livejoin.core.control_records import BY_HEADER, parse_record
 from livejoin.core.decide import decide
 from livejoin.core.generation import Generation, Reading
 from livejoin.core.ledger_format import from_json, to_json
-from livejoin.core.spec import DEFAULT, Choice
+from livejoin.core.spec import DEFAULT, Choice, JoinSpec
 from livejoin.core.state import EndedGeneration, Limits, LogLine, Reply, State, row_id
 from livejoin.kafka.cluster import Topic
 from livejoin.tables.http.server import Access
 from livejoin.tables.ingest.catalog import Catalog
+from livejoin.tables.ingest.decode import decoder
 from tables.fake_kafka import FakeKafka, Message
 from tables.live_server import RULES, RunningServer, run_server
 
@@ -43,11 +44,7 @@ class Memory(FakeKafka):
         now = int(time.time() * 1000)
         topics = {
             name: {0: [Message(0, n, raw, now - 60 * (count - n)) for n, raw in enumerate(raws)]}
-            for users, accounts in PAIRS.items()
-            for name, raws in (
-                (users, [_json(_user(users, n)) for n in range(count)]),
-                (accounts, [_json(_account(n)) for n in range(count)]),
-            )
+            for name, raws in stage.content.topics(count).items()
         }
         super().__init__({**topics, "events.empty": {0: []}, "odd": {0: [Message(0, 0, b"\xff")]}})
         self._stage = stage
@@ -72,16 +69,56 @@ class Memory(FakeKafka):
         return 0
 
 
+class Content(Protocol):
+    """What is joined on a stage."""
+
+    join_spec: JoinSpec
+    choice: Choice  # of the first generation
+
+    def topics(self, count: int) -> Mapping[str, Sequence[bytes]]:
+        """The records of each topic."""
+
+    def rows(self, choice: Choice, count: int) -> Iterator[ChangelogRecord]:
+        """What a generation of this choice writes."""
+
+
+class UsersAndAccounts:
+    """The default sources."""
+
+    join_spec = DEFAULT
+    choice = DEFAULT.choice("users_a", "accounts_a")
+
+    def topics(self, count: int) -> Mapping[str, Sequence[bytes]]:
+        pairs = [
+            {
+                users: [_json(_user(users, n)) for n in range(count)],
+                accounts: [_json(_account(n)) for n in range(count)],
+            }
+            for users, accounts in PAIRS.items()
+        ]
+        return {name: raws for pair in pairs for name, raws in pair.items()}
+
+    def rows(self, choice: Choice, count: int) -> Iterator[ChangelogRecord]:
+        return _rows(choice, count)
+
+
 class Stage:
     """Runs the control plane's decisions and fills generations on request."""
 
     def __init__(
-        self, count: int = 200, *, at_once: bool = True, max_rows: int = Limits.max_rows
+        self,
+        count: int = 200,
+        *,
+        at_once: bool = True,
+        max_rows: int = Limits.max_rows,
+        content: Content | None = None,
     ) -> None:
+        self.content: Content = content or UsersAndAccounts()
+        self.rules = replace(RULES, spec=self.content.join_spec)
         self.count = count
         self.at_once = at_once  # whether a build completes immediately
         self.limits = Limits(max_rows=max_rows)
-        self.host = Catalog()
+        self.host = Catalog(self.content.join_spec)
         self.kafka = Memory(self, count)
         self.state = State()
         self.serving: RunningServer
@@ -94,8 +131,14 @@ class Stage:
 
     def start(self) -> None:
         """Make generation 1 live."""
-        choice = DEFAULT.choice("users_a", "accounts_a")
-        self._take(facts.LeaderStarted(time.time(), time.monotonic(), choice, self.limits))
+        started = facts.LeaderStarted(
+            time.time(),
+            time.monotonic(),
+            self.content.choice,
+            self.limits,
+            spec=self.content.join_spec,
+        )
+        self._take(started)
         self._take(facts.HistoryReplayed("id", {0: 0}, Request()))
         self._take(facts.ControlTopicOpened("control", {0: 0}))
         self._build_if_asked()
@@ -104,7 +147,7 @@ class Stage:
 
     def handle_message(self, offset: int, raw: bytes, by: str) -> None:
         """Handle a control message."""
-        inbound = parse_record(0, offset, time.time(), by, raw, RULES)
+        inbound = parse_record(0, offset, time.time(), by, raw, self.rules)
         names = inbound.request.topics.values() if inbound.request else ()
         topics: dict[str, facts.TopicInfo | str] = {
             name: found if isinstance(found, str) else facts.TopicInfo(1, self.count)
@@ -119,7 +162,8 @@ class Stage:
         if building is not None and not building.resolved:
             topics = building.choice.topics
             readings = {
-                s.name: Reading(topics[s.name], "id", {0: 0}, {0: -1}) for s in DEFAULT.sources
+                source: Reading(topics[source], "id", {0: 0}, {0: -1})
+                for source in building.spec.source_names
             }
             self._take(facts.SourcesResolved(building.number, readings))
             if self.at_once:
@@ -134,7 +178,7 @@ class Stage:
     def finish(self) -> None:
         """Complete the build; it goes live."""
         building = self._building()
-        joined = list(_rows(building.choice, self.count))
+        joined = list(self.content.rows(building.choice, self.count))
         self.put(building.number, *joined)
         self._take(facts.ClockTicked(time.time(), time.monotonic()))
         self._take(facts.CaughtUp(building.number, self._end.get(building.number, 0)))
@@ -150,8 +194,11 @@ class Stage:
     def put(self, number: int, *changes: ChangelogRecord) -> None:
         """Write records to a generation's changelog."""
         self._end[number] = self._end.get(number, 0) + len(changes)
-        if changes:
-            self.serving.apply(number, self._end[number], *changes)
+        if not changes:
+            return
+        raw = [(change.key(), change.value()) for change in changes]
+        chunk = decoder(self.content.join_spec).decode_chunk(number, self._end[number], raw)
+        self.serving.run_on_loop(lambda catalog: catalog.apply(chunk))
 
     def change(self, number: int) -> None:
         """Add a user with an account to the live generation."""
@@ -183,7 +230,7 @@ def _publish(
             case LogLine():
                 catalog.system.add_log_lines([{**item.row(), "_id": row_id(item.id)}])
             case Reply():
-                row = {**item.control_raw_row(spec.DEFAULT), "_id": item.row_id}
+                row = {**item.control_raw_row(state.spec), "_id": item.row_id}
                 catalog.system.put_control_messages([row])
             case EndedGeneration(generation):
                 catalog.system.put_generations({generation.number: status_rows.ended_row(item)})
@@ -245,7 +292,7 @@ def _rows(choice: Choice, count: int) -> Iterator[ChangelogRecord]:
 def staged(count: int = 200, *, access: Access | None = None, **options: Any) -> Iterator[Stage]:
     """A stage with its server, generation 1 live."""
     stage = Stage(count, **options)
-    with run_server(stage.host, kafka=stage.kafka, access=access) as serving:
+    with run_server(stage.host, kafka=stage.kafka, rules=stage.rules, access=access) as serving:
         stage.serving = serving
         stage.start()
         yield stage

@@ -16,7 +16,18 @@ class Replica {
   columns: Field[] = [];
   rows: Map<string, Row> = new Map();
   loaded = false; // a snapshot has arrived
+  gone = false; // other sources are joined now
   total: number | null = null; // the server's row count, if it sends only the newest
+
+  /** The table does not exist any more. Returns whether it had rows or columns. */
+  clear(): boolean {
+    const had = this.columns.length > 0;
+    this.columns = [];
+    this.rows = new Map();
+    this.total = null;
+    this.gone = true;
+    return had;
+  }
 
   /** Returns the rows of the part. */
   apply(kind: PartKind, payload: ArrayBuffer): Row[] {
@@ -31,6 +42,7 @@ class Replica {
       this.columns = fields;
       this.rows = new Map(rows.map((row) => [row._id, row]));
       this.loaded = true;
+      this.gone = false;
     } else if (kind === "upsert") {
       for (const row of rows) this.rows.set(row._id, row);
     } else {
@@ -98,14 +110,18 @@ export class Client implements published.Client {
   }
 
   #apply(frame: SessionFrame): void {
-    const { header, parts, verifiable } = frame;
+    const { header, parts, gone, verifiable } = frame;
+    const { generation, seq } = header;
     const changes: Change[] = [];
+    for (const table of gone) {
+      if (!this.#tables.get(table)?.replica.clear()) continue;
+      changes.push({ table, kind: "cutover", rows: [], generation, seq });
+    }
     for (const { table, kind, payload, cutover } of parts) {
       const replica = this.#tables.get(table)?.replica;
       if (!replica) continue; // released a moment ago
       const rows = replica.apply(kind, payload);
       if (kind === "snapshot") replica.total = header.limited?.[table]?.total ?? null;
-      const { generation, seq } = header;
       changes.push({ table, kind: cutover ? "cutover" : kind, rows, generation, seq });
     }
     const counts: Record<string, number> = {};
@@ -139,12 +155,13 @@ export class Client implements published.Client {
     }
   }
 
-  #statusOf(table: string, { rows, total }: Replica): Status {
+  #statusOf(table: string, { rows, total, gone }: Replica): Status {
     const { state, reason, serverStale, heartbeatAt, mismatches, session } = this.#connection;
     const kept = session.nothingLive && session.isData(table) ? "nothing is live; the last rows are kept" : "";
+    const missing = gone ? "there is no such table now: other sources are joined" : "";
     return {
       state,
-      stale: (state === "following" ? serverStale || kept : reason) || null,
+      stale: (state === "following" ? serverStale || missing || kept : reason) || null,
       generation: session.generation,
       seq: session.seq,
       rows: rows.size,

@@ -1,7 +1,18 @@
 /** JSON bodies of the HTTP API, and rows of livejoin's own tables. */
 
-/** Topics and join of a generation. */
-export type Choice = { usersTopic: string; accountsTopic: string; joinType: string };
+/** A source's field in control messages, and its column in livejoin's own tables: its name and `Topic`. */
+export type TopicField = `${string}Topic`;
+/** Topics and join of a generation; a topic is null if the generation had other sources. */
+export type Choice = { joinType: string } & { [field: TopicField]: string | null };
+
+/** What the served generation joins, and what control messages may name. The driver is the first source. */
+export type JoinSpec = {
+  sources: { name: string; table: string }[];
+  driver: string;
+  lookups: string[];
+  tables: { name: string; columns: { name: string; type: string }[] }[];
+  control: { sources: { name: string; field: TopicField }[]; joins: string[] };
+};
 
 /** A row of `generations`. */
 export type Generation = Choice & {
@@ -82,7 +93,7 @@ export type Preview = {
   topics: Record<string, PreviewTopic>;
   slots: { needed: number | null; held: number; total: number };
   stopped: number[];
-  resolvesTo: { usersTopic: string; accountsTopic: string } | null;
+  resolvesTo: Choice | null;
   afterwards: { live: string | null; standby: string | null };
 };
 

@@ -32,6 +32,8 @@ export interface ConnectionListener {
 
 export type ConnectionOptions = {
   token?: string | undefined;
+  /** Also follow tables that are yet to come. */
+  wait?: boolean;
   /** Reconnect after an error from livejoin instead of giving up. */
   retryErrors?: boolean;
 };
@@ -52,7 +54,7 @@ export class Connection {
   #ticketUrl: string;
   #listener: ConnectionListener;
   #options: ConnectionOptions;
-  #session = new Session();
+  #session: Session;
   #verifier = new Verifier((resubscribe) => this.#onMismatch(resubscribe));
   #socket: WebSocket | null = null;
   #fetchingTicket = false;
@@ -69,6 +71,7 @@ export class Connection {
     this.#ticketUrl = new URL("api/v1/ticket", base).href;
     this.#listener = listener;
     this.#options = options;
+    this.#session = new Session(options.wait);
   }
 
   get session(): Readonly<Pick<Session, "generation" | "seq" | "nothingLive" | "isData">> {

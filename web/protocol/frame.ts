@@ -26,6 +26,7 @@ export type FrameHeader = {
   /** Tables that are at their row limit, with the oldest `_ts` in them. */
   capped?: Record<string, { rows: number; from: number }>;
   resumed?: boolean;
+  gone?: string[]; // requested tables that do not exist now
   viewers?: number;
   sources?: Record<string, SourceCounts>;
 };

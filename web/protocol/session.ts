@@ -13,8 +13,11 @@ import type { Frame, FrameHeader, PartKind } from "./frame.js";
 
 /** A part to apply. `cutover`: the snapshot belongs to another generation than the rows before it. */
 export type SessionPart = { table: string; kind: PartKind; payload: ArrayBuffer; cutover: boolean };
-/** A data, cutover or heartbeat frame, reduced to the parts to apply and the tables that a heartbeat can verify. */
-export type SessionFrame = { header: FrameHeader; parts: SessionPart[]; verifiable: string[] };
+/**
+ * A data, cutover or heartbeat frame, reduced to the parts to apply, the tables that do not exist any more, and those
+ * that a heartbeat can verify.
+ */
+export type SessionFrame = { header: FrameHeader; parts: SessionPart[]; gone: string[]; verifiable: string[] };
 
 export class Session {
   generation: number | null = null;
@@ -26,7 +29,14 @@ export class Session {
   #resuming = false;
   #awaiting: "first" | "again" | "" = "first";
   #complete: string | null = null; // the set of tables that are all at our position
+  #wait: boolean;
+  #gone = new Set<string>(); // subscribed tables that do not exist now
   #isData: Map<string, boolean> = new Map(); // by table: whether it belongs to a generation; known since its snapshot
+
+  /** `wait`: also subscribe to tables that are yet to come; otherwise livejoin refuses unknown ones. */
+  constructor(wait = false) {
+    this.#wait = wait;
+  }
 
   get wanted(): readonly string[] {
     return this.#wanted;
@@ -45,7 +55,8 @@ export class Session {
   /** Subscribe to these tables from now on. Returns whether that takes a new message. */
   want(tables: string[]): boolean {
     this.#wanted = tables;
-    const forgotten = this.settled && tables.some((table) => !this.#isData.has(table)); // and wanted again
+    const missing = tables.filter((table) => !this.#isData.has(table) && !this.#gone.has(table));
+    const forgotten = this.settled && missing.length > 0; // and wanted again
     return forgotten || keyOf(tables) !== keyOf(this.#sent);
   }
 
@@ -65,7 +76,7 @@ export class Session {
     // a position is valid only for the tables it was reached with
     this.#resuming = this.generation !== null && this.#complete === keyOf(this.#sent);
     const resume = this.#resuming ? { resume: { generation: this.generation, seq: this.seq } } : {};
-    return JSON.stringify({ subscribe: this.#sent, ...resume });
+    return JSON.stringify({ subscribe: this.#sent, ...this.#options, ...resume });
   }
 
   /** A message that asks for new snapshots over the same socket. */
@@ -73,7 +84,11 @@ export class Session {
     if (this.#awaiting !== "first") this.#awaiting = "again";
     this.#complete = null;
     this.#sent = this.#wanted;
-    return JSON.stringify({ subscribe: this.#sent });
+    return JSON.stringify({ subscribe: this.#sent, ...this.#options });
+  }
+
+  get #options(): { wait?: true } {
+    return this.#wait ? { wait: true } : {};
   }
 
   /** The tables may be damaged: do not resume from them. */
@@ -90,7 +105,8 @@ export class Session {
 
   #apply({ header, payloads }: Frame): SessionFrame {
     const snapshots = new Set(header.parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
-    const includes = (tables: string[]) => tables.every((table) => snapshots.has(table));
+    const gone = new Set(header.gone);
+    const includes = (tables: string[]) => tables.every((table) => snapshots.has(table) || gone.has(table));
     const first = this.#awaiting === "first";
     const resumed = first && this.#resuming && (header.resumed === true || this.#resumedWithoutLive(header, snapshots));
     if (first && !resumed && !includes(this.#sentFirst)) throw new Error("the first frame lacks a table");
@@ -104,7 +120,9 @@ export class Session {
       else if (this.#complete !== keyOf(this.#sent)) this.#complete = null;
     }
     this.#move(header);
-    return { header, parts, verifiable: [] };
+    if (first || answered || header.type === "cutover") this.#gone = gone;
+    // a server that has just started does not know the tables yet: keep ours
+    return { header, parts, gone: header.generation === null ? [] : [...gone], verifiable: [] };
   }
 
   /** While nothing is live the server resumes by leaving the data tables out. */
@@ -130,13 +148,13 @@ export class Session {
   }
 
   #heartbeat(header: FrameHeader): SessionFrame {
-    if (!this.settled) return { header, parts: [], verifiable: [] };
+    if (!this.settled) return { header, parts: [], gone: [], verifiable: [] };
     this.#move(header);
     const verifiable = this.#wanted.filter(
       (table) =>
         header.tables?.[table] && this.#isData.has(table) && !(this.isData(table) && header.generation === null),
     );
-    return { header, parts: [], verifiable };
+    return { header, parts: [], gone: [], verifiable };
   }
 
   #move({ generation, seq }: FrameHeader): void {

@@ -28,6 +28,11 @@ export class MessageEditor {
     this.#check();
   }
 
+  /** Other fields can be sent now: read the schema again when the editor opens. */
+  forgetSchema(): void {
+    this.#schema = null;
+  }
+
   /** The text as written, or null if it is not valid. */
   get message(): string | null {
     return this.#check() ? this.#textarea.value : null;

@@ -1,7 +1,7 @@
 /** Replies and previews of control messages as plain text. Insert it as text, never as HTML. */
 
 import type { ControlReply, Preview, PreviewTopic } from "../../protocol/api_types.js";
-import { capitalize, controlPosition, plural } from "../ui/format.js";
+import { capitalize, controlPosition, plural, topicsOf } from "../ui/format.js";
 
 /** Outcome of a control message as a sentence. */
 export function describeReply(reply: ControlReply): string {
@@ -27,7 +27,7 @@ export function describePreview(preview: Preview): [string, string][] {
 function describePlan(preview: Preview): [string, string][] {
   const { outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo } = preview;
   if (outcome === "rejected") return [["Rejected", reason ?? ""]];
-  const names = resolvesTo ? [resolvesTo.usersTopic, resolvesTo.accountsTopic] : [];
+  const names = Object.values(topicsOf(resolvesTo ?? {}));
   const cost: [string, string][] = [
     ...names.map((name): [string, string] => ["Reads", describeTopic(name, topics[name])]),
     ["Needs", `${plural(slots.needed ?? 0, "task slot")}; ${slots.held} of ${slots.total} in use`],

@@ -1,6 +1,14 @@
 /** The swap panel: sends or previews a control message and follows its outcome until it is live. */
 
-import type { ControlPosition, ControlReply, Generation, Preview, StatusRow, User } from "../../protocol/api_types.js";
+import type {
+  ControlPosition,
+  ControlReply,
+  Generation,
+  JoinSpec,
+  Preview,
+  StatusRow,
+  User,
+} from "../../protocol/api_types.js";
 import { post } from "../../protocol/http.js";
 import { byId, descriptionList, element, setText } from "../ui/dom.js";
 import { outcomeKind } from "../ui/format.js";
@@ -10,8 +18,9 @@ import { formatClock, formatDuration, formatTime } from "../ui/time_format.js";
 import { correctionButtons } from "./corrections.js";
 import { CurrentChoice } from "./current_choice.js";
 import { MessageEditor } from "./message_editor.js";
-import { JOINS, TOPIC_FIELDS } from "./message_fields.js";
+import { describeJoin, topicFields } from "./message_fields.js";
 import { describePreview, describeReply } from "./reply_text.js";
+import type { FormField } from "./message_fields.js";
 import { RollbackButton } from "./rollback_button.js";
 import { TopicInput } from "./topic_input.js";
 import { TopicList } from "./topic_list.js";
@@ -24,7 +33,9 @@ export class SwapPanel {
   #form = byId<HTMLFormElement>("ask");
   #openButton = byId("change");
   #topics = new TopicList(() => this.#showTopics());
-  #inputs: TopicInput[];
+  #spec: JoinSpec | null = null;
+  #inputs: TopicInput[] = []; // one for each source, once the spec is known
+  #blank: Generation | undefined; // what blank fields keep
   #current = new CurrentChoice();
   #editor = new MessageEditor(byId("message-json"), byId("schema-findings"));
   #peek = new TopicPeekView(byId("peek"));
@@ -37,9 +48,6 @@ export class SwapPanel {
     this.#rollback = new RollbackButton(
       (expectedGeneration) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration })),
     );
-    const peek = (topic: string) => void this.#peek.load(topic);
-    this.#inputs = TOPIC_FIELDS.map((field) => new TopicInput(field, () => this.#topics.topics, peek));
-    byId("topic-fields").append(...this.#inputs.flatMap(({ elements }) => elements));
     this.#openButton.addEventListener("click", () => this.toggle());
     byId("close").addEventListener("click", () => this.#setOpen(false));
     closeOnEscape(this.#panel, () => this.#setOpen(false));
@@ -51,6 +59,23 @@ export class SwapPanel {
     byId("edit-form").addEventListener("click", () => this.#editAs(false));
     byId("edit-json").addEventListener("click", () => this.#editAs(true));
     this.#field("joinType").addEventListener("change", () => this.#describeJoin());
+  }
+
+  /** Show a field for the topic of each source, and the joins that these sources can have. What is filled in stays. */
+  setSpec(spec: JoinSpec): void {
+    if (JSON.stringify(spec.control) === JSON.stringify(this.#spec?.control)) return;
+    this.#spec = spec;
+    const peek = (topic: string) => void this.#peek.load(topic);
+    const create = (field: FormField) => new TopicInput(field, () => this.#topics.topics, peek);
+    const known = new Map(this.#inputs.map((input) => [input.name, input]));
+    this.#inputs = topicFields(spec).map((field) => known.get(field.name) ?? create(field));
+    byId("topic-fields").replaceChildren(...this.#inputs.flatMap(({ elements }) => elements));
+    const select = this.#field<HTMLSelectElement>("joinType");
+    const chosen = select.value;
+    select.replaceChildren(select.options[0]!, ...spec.control.joins.map((join) => element("option", {}, join)));
+    select.value = spec.control.joins.includes(chosen) ? chosen : "";
+    this.#editor.forgetSchema();
+    this.#showBlank();
     this.#describeJoin();
   }
 
@@ -86,9 +111,14 @@ export class SwapPanel {
   /** The existing generations: at most one each is live, standby and building. */
   setGenerations(generations: Generation[]): void {
     const inState = (state: string) => generations.find((generation) => generation.state === state);
-    const current = inState("building") ?? inState("live"); // blank fields keep its values
+    this.#blank = inState("building") ?? inState("live");
     this.#current.setGenerations(inState("live"), inState("building"));
     this.#rollback.setGenerations(inState("live"), inState("standby"));
+    this.#showBlank();
+  }
+
+  #showBlank(): void {
+    const current = this.#blank;
     for (const input of this.#inputs) {
       input.current = current?.[input.name] ?? "";
       input.describe();
@@ -129,7 +159,7 @@ export class SwapPanel {
   }
 
   #describeJoin(): void {
-    setText(byId("join-description"), JOINS[this.#field("joinType").value] ?? "");
+    if (this.#spec) setText(byId("join-description"), describeJoin(this.#field("joinType").value, this.#spec));
   }
 
   #editAs(json: boolean): void {
@@ -225,7 +255,7 @@ export class SwapPanel {
         ...(this.#editsJson ? written(input.name) : entered(input)),
         known: this.#topics.data,
       })),
-      ...(this.#editsJson ? [{ ...written("joinType"), known: Object.keys(JOINS) }] : []),
+      ...(this.#editsJson ? [{ ...written("joinType"), known: this.#spec?.control.joins ?? [] }] : []),
     ]);
     if (buttons.length) byId("answer").append(element("p", { class: "corrections" }, ...buttons));
   }

@@ -2,12 +2,12 @@
 
 import type { TopicInfo } from "../../protocol/api_types.js";
 import { button, element } from "../ui/dom.js";
-import type { TopicField } from "./message_fields.js";
+import type { FormField } from "./message_fields.js";
 import { nearest } from "./nearest.js";
 import { TopicPicker, describeTopic } from "./topic_picker.js";
 
 export class TopicInput {
-  readonly name: TopicField["name"];
+  readonly name: FormField["name"];
   readonly elements: HTMLElement[];
   #input: HTMLInputElement;
   #picker: TopicPicker;
@@ -15,7 +15,7 @@ export class TopicInput {
   #topics: () => TopicInfo[];
   #described = "";
 
-  constructor({ name, label }: TopicField, topics: () => TopicInfo[], onPeek: (topic: string) => void) {
+  constructor({ name, label }: FormField, topics: () => TopicInfo[], onPeek: (topic: string) => void) {
     this.name = name;
     this.#topics = topics;
     this.#input = element("input", { name, id: name, spellcheck: "false", autocapitalize: "off" });

@@ -1,6 +1,6 @@
 /** The Timeline view: control messages and generations, newest first, with details of the selected one. */
 
-import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
+import type { ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 import type { GridTables } from "../grid/grid_tables.js";
 import { button, byId, descriptionList, element } from "../ui/dom.js";
 import { controlPosition, describeChoice, formatCount } from "../ui/format.js";
@@ -147,9 +147,7 @@ function changeOf({ generation, rolledBackTo, message, previous }: HistoryEvent)
     const [before, after] = [previous ? describeChoice(previous) : "", describeChoice(next)];
     return before && before !== after ? [element("span", { class: "muted" }, `${before} → `), after] : [after];
   }
-  const request: Partial<Choice> = { ...message };
-  const named = [request.usersTopic, request.joinType, request.accountsTopic].filter(Boolean).join(" ");
-  return [named || (message?.raw ?? "").slice(0, 120) || "(empty)"];
+  return [(message && describeChoice(message)) || (message?.raw ?? "").slice(0, 120) || "(empty)"];
 }
 
 /** The word in its colour, and an icon for those who do not see the colour. */

@@ -9,8 +9,22 @@ export const plural = (count: number, noun: string) => `${formatCount(count)} ${
 
 export const capitalize = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
-export const describeChoice = ({ usersTopic, accountsTopic, joinType }: Choice) =>
-  `${usersTopic} ${joinType} ${accountsTopic}`;
+const TOPIC_FIELD = /^(.+)Topic$/;
+
+/** The topics of a choice or a row by source, the driver first; "" for one that is not given. */
+export function topicsOf(choice: object): Record<string, string> {
+  const found = Object.entries(choice).flatMap(([name, topic]) => {
+    const [, source] = TOPIC_FIELD.exec(name) ?? [];
+    return source ? [[source, topic ?? ""] as const] : [];
+  });
+  return Object.fromEntries(found);
+}
+
+/** `orders left customers, payments`, as far as it is given. */
+export function describeChoice(choice: Partial<Choice>): string {
+  const [driver, ...lookups] = Object.values(topicsOf(choice));
+  return [driver, choice.joinType, lookups.filter(Boolean).join(", ")].filter(Boolean).join(" ");
+}
 
 /** Partition and offset of a control message, as log lines name it. */
 export const controlPosition = ({ partition, offset }: ControlPosition) => `${partition}-${offset}`;

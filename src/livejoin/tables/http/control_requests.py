@@ -232,7 +232,7 @@ class ControlProducer:
         request, state = inbound.request, self._catalog.state
         topics = await asyncio.to_thread(self._describe_topics, request, state)
         received = facts.MessageReceived(inbound.origin, request, "", topics)
-        current = replace(state, limits=self.limits, now=time.time())
+        current = replace(state, limits=self.limits, spec=self.control_spec, now=time.time())
         return preview(current, received)
 
     def _describe_topics(

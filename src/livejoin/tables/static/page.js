@@ -15,9 +15,11 @@ import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
 import { UserMenu } from "./page/ui/user_menu.js";
 import { Connection } from "./protocol/connection.js";
+import { get } from "./protocol/http.js";
 const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
 const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
+const SPEC_RETRY_MS = 2000;
 const OPERATOR_TABLES = ["audit"];
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
@@ -57,7 +59,7 @@ const listener = {
     serverError: (message) => statusBar.showError(message),
 };
 // an error may be due to a page that the browser had suspended: it subscribed too late
-const connection = new Connection(new URL(".", location.href), listener, { retryErrors: true });
+const connection = new Connection(new URL(".", location.href), listener, { retryErrors: true, wait: true });
 showUser();
 users.addEventListener("user", showUser);
 const showView = createViews(layout, { timeline: () => timeline?.draw(), health: () => health?.draw() });
@@ -83,6 +85,15 @@ function showUser() {
         document.querySelector(`[role=tab][data-table=${table}]`).hidden = role !== "operator";
     }
     subscribe();
+    void readSpec();
+}
+/** What is joined decides which tables and topic fields there are. */
+async function readSpec() {
+    const response = await get("api/v1/spec");
+    if (response.ok)
+        swapPanel.setSpec(response.body);
+    else
+        setTimeout(() => void readSpec(), SPEC_RETRY_MS);
 }
 /** Follow the tables that the user has a right to, and while paused none with data. */
 function subscribe() {
@@ -189,6 +200,8 @@ async function frameApplied(frame) {
 receive = (frame) => {
     const { header, parts } = frame;
     latency.frameReceived(frame);
+    if (header.type === "cutover")
+        void readSpec();
     if (header.type === "heartbeat")
         for (const part of [statusBar, grids, healthView])
             part.heartbeat(header);

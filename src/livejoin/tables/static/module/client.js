@@ -7,7 +7,17 @@ class Replica {
     columns = [];
     rows = new Map();
     loaded = false; // a snapshot has arrived
+    gone = false; // other sources are joined now
     total = null; // the server's row count, if it sends only the newest
+    /** The table does not exist any more. Returns whether it had rows or columns. */
+    clear() {
+        const had = this.columns.length > 0;
+        this.columns = [];
+        this.rows = new Map();
+        this.total = null;
+        this.gone = true;
+        return had;
+    }
     /** Returns the rows of the part. */
     apply(kind, payload) {
         const { fields, columns, length } = readArrow(payload);
@@ -22,6 +32,7 @@ class Replica {
             this.columns = fields;
             this.rows = new Map(rows.map((row) => [row._id, row]));
             this.loaded = true;
+            this.gone = false;
         }
         else if (kind === "upsert") {
             for (const row of rows)
@@ -86,8 +97,14 @@ export class Client {
         });
     }
     #apply(frame) {
-        const { header, parts, verifiable } = frame;
+        const { header, parts, gone, verifiable } = frame;
+        const { generation, seq } = header;
         const changes = [];
+        for (const table of gone) {
+            if (!this.#tables.get(table)?.replica.clear())
+                continue;
+            changes.push({ table, kind: "cutover", rows: [], generation, seq });
+        }
         for (const { table, kind, payload, cutover } of parts) {
             const replica = this.#tables.get(table)?.replica;
             if (!replica)
@@ -95,7 +112,6 @@ export class Client {
             const rows = replica.apply(kind, payload);
             if (kind === "snapshot")
                 replica.total = header.limited?.[table]?.total ?? null;
-            const { generation, seq } = header;
             changes.push({ table, kind: cutover ? "cutover" : kind, rows, generation, seq });
         }
         const counts = {};
@@ -129,12 +145,13 @@ export class Client {
             }
         }
     }
-    #statusOf(table, { rows, total }) {
+    #statusOf(table, { rows, total, gone }) {
         const { state, reason, serverStale, heartbeatAt, mismatches, session } = this.#connection;
         const kept = session.nothingLive && session.isData(table) ? "nothing is live; the last rows are kept" : "";
+        const missing = gone ? "there is no such table now: other sources are joined" : "";
         return {
             state,
-            stale: (state === "following" ? serverStale || kept : reason) || null,
+            stale: (state === "following" ? serverStale || missing || kept : reason) || null,
             generation: session.generation,
             seq: session.seq,
             rows: rows.size,

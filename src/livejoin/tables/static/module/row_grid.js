@@ -61,9 +61,12 @@ export class RowGrid {
     }
     #renderHeader(columns) {
         const same = columns.length === this.#columns.length;
-        if (same && columns.every(({ name }, i) => name === this.#columns[i]?.name))
+        const kept = ({ name, type }, i) => name === this.#columns[i]?.name && type === this.#columns[i]?.type;
+        if (same && columns.every(kept))
             return;
         this.#columns = columns;
+        if (!columns.some(({ name }) => name === this.#sort.column))
+            this.#sort = { column: "", descending: false };
         this.#grid.setAttribute("aria-colcount", String(columns.length));
         this.#grid.style.minWidth = `${columns.length * 6}em`;
         this.#headerRow.replaceChildren(...columns.map(({ name, type }) => {

@@ -29,7 +29,7 @@ export class Connection {
     #ticketUrl;
     #listener;
     #options;
-    #session = new Session();
+    #session;
     #verifier = new Verifier((resubscribe) => this.#onMismatch(resubscribe));
     #socket = null;
     #fetchingTicket = false;
@@ -45,6 +45,7 @@ export class Connection {
         this.#ticketUrl = new URL("api/v1/ticket", base).href;
         this.#listener = listener;
         this.#options = options;
+        this.#session = new Session(options.wait);
     }
     get session() {
         return this.#session;

@@ -18,7 +18,13 @@ export class Session {
     #resuming = false;
     #awaiting = "first";
     #complete = null; // the set of tables that are all at our position
+    #wait;
+    #gone = new Set(); // subscribed tables that do not exist now
     #isData = new Map(); // by table: whether it belongs to a generation; known since its snapshot
+    /** `wait`: also subscribe to tables that are yet to come; otherwise livejoin refuses unknown ones. */
+    constructor(wait = false) {
+        this.#wait = wait;
+    }
     get wanted() {
         return this.#wanted;
     }
@@ -33,7 +39,8 @@ export class Session {
     /** Subscribe to these tables from now on. Returns whether that takes a new message. */
     want(tables) {
         this.#wanted = tables;
-        const forgotten = this.settled && tables.some((table) => !this.#isData.has(table)); // and wanted again
+        const missing = tables.filter((table) => !this.#isData.has(table) && !this.#gone.has(table));
+        const forgotten = this.settled && missing.length > 0; // and wanted again
         return forgotten || keyOf(tables) !== keyOf(this.#sent);
     }
     /** The rows of a table were discarded. */
@@ -50,7 +57,7 @@ export class Session {
         // a position is valid only for the tables it was reached with
         this.#resuming = this.generation !== null && this.#complete === keyOf(this.#sent);
         const resume = this.#resuming ? { resume: { generation: this.generation, seq: this.seq } } : {};
-        return JSON.stringify({ subscribe: this.#sent, ...resume });
+        return JSON.stringify({ subscribe: this.#sent, ...this.#options, ...resume });
     }
     /** A message that asks for new snapshots over the same socket. */
     resubscribe() {
@@ -58,7 +65,10 @@ export class Session {
             this.#awaiting = "again";
         this.#complete = null;
         this.#sent = this.#wanted;
-        return JSON.stringify({ subscribe: this.#sent });
+        return JSON.stringify({ subscribe: this.#sent, ...this.#options });
+    }
+    get #options() {
+        return this.#wait ? { wait: true } : {};
     }
     /** The tables may be damaged: do not resume from them. */
     invalidate() {
@@ -73,7 +83,8 @@ export class Session {
     }
     #apply({ header, payloads }) {
         const snapshots = new Set(header.parts.filter(({ kind }) => kind === "snapshot").map(({ table }) => table));
-        const includes = (tables) => tables.every((table) => snapshots.has(table));
+        const gone = new Set(header.gone);
+        const includes = (tables) => tables.every((table) => snapshots.has(table) || gone.has(table));
         const first = this.#awaiting === "first";
         const resumed = first && this.#resuming && (header.resumed === true || this.#resumedWithoutLive(header, snapshots));
         if (first && !resumed && !includes(this.#sentFirst))
@@ -91,7 +102,10 @@ export class Session {
                 this.#complete = null;
         }
         this.#move(header);
-        return { header, parts, verifiable: [] };
+        if (first || answered || header.type === "cutover")
+            this.#gone = gone;
+        // a server that has just started does not know the tables yet: keep ours
+        return { header, parts, gone: header.generation === null ? [] : [...gone], verifiable: [] };
     }
     /** While nothing is live the server resumes by leaving the data tables out. */
     #resumedWithoutLive({ generation }, snapshots) {
@@ -117,10 +131,10 @@ export class Session {
     }
     #heartbeat(header) {
         if (!this.settled)
-            return { header, parts: [], verifiable: [] };
+            return { header, parts: [], gone: [], verifiable: [] };
         this.#move(header);
         const verifiable = this.#wanted.filter((table) => header.tables?.[table] && this.#isData.has(table) && !(this.isData(table) && header.generation === null));
-        return { header, parts: [], verifiable };
+        return { header, parts: [], gone: [], verifiable };
     }
     #move({ generation, seq }) {
         if (generation === null)

@@ -23,6 +23,10 @@ export class MessageEditor {
         }
         this.#check();
     }
+    /** Other fields can be sent now: read the schema again when the editor opens. */
+    forgetSchema() {
+        this.#schema = null;
+    }
     /** The text as written, or null if it is not valid. */
     get message() {
         return this.#check() ? this.#textarea.value : null;

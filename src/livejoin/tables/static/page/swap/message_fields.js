@@ -1,12 +1,15 @@
-/** The fields of a control message that the form has: one topic per source, and the join. */
-export const TOPIC_FIELDS = [
-    { name: "usersTopic", label: "Users topic" },
-    { name: "accountsTopic", label: "Accounts topic" },
-];
-/** What each join shows; the first one is that of a blank field. */
-export const JOINS = {
-    "": "The current join.",
-    left: "Every user once, with the newest account.",
-    inner: "Every pair of a user and an account; users without an account are left out.",
-    left_outer: "Every pair, and each user without an account once.",
-};
+/** The fields of a control message that the form has: one topic per source, and the join. They follow from the spec. */
+import { capitalize } from "../ui/format.js";
+export const topicFields = ({ control }) => control.sources.map(({ name, field }) => ({ name: field, label: `${capitalize(name)} topic` }));
+/** What a join shows; "" is that of a blank field. */
+export function describeJoin(join, { control }) {
+    const [driver = "", ...lookups] = control.sources.map(({ name }) => name);
+    const newest = new Intl.ListFormat("en").format(lookups);
+    const texts = {
+        "": "The current join.",
+        left: `Every row of ${driver} once, with the newest of ${newest}.`,
+        inner: `Every pair of ${driver} and ${newest}; ${driver} without ${newest} are left out.`,
+        left_outer: `Every pair, and each row of ${driver} without ${newest} once.`,
+    };
+    return texts[join] ?? "";
+}

@@ -1,5 +1,5 @@
 /** Replies and previews of control messages as plain text. Insert it as text, never as HTML. */
-import { capitalize, controlPosition, plural } from "../ui/format.js";
+import { capitalize, controlPosition, plural, topicsOf } from "../ui/format.js";
 /** Outcome of a control message as a sentence. */
 export function describeReply(reply) {
     const { outcome, reason, generation } = reply;
@@ -23,7 +23,7 @@ function describePlan(preview) {
     const { outcome, reason, build, topics, slots, afterwards, stopped, resolvesTo } = preview;
     if (outcome === "rejected")
         return [["Rejected", reason ?? ""]];
-    const names = resolvesTo ? [resolvesTo.usersTopic, resolvesTo.accountsTopic] : [];
+    const names = Object.values(topicsOf(resolvesTo ?? {}));
     const cost = [
         ...names.map((name) => ["Reads", describeTopic(name, topics[name])]),
         ["Needs", `${plural(slots.needed ?? 0, "task slot")}; ${slots.held} of ${slots.total} in use`],

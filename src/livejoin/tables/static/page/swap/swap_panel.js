@@ -8,7 +8,7 @@ import { formatClock, formatDuration, formatTime } from "../ui/time_format.js";
 import { correctionButtons } from "./corrections.js";
 import { CurrentChoice } from "./current_choice.js";
 import { MessageEditor } from "./message_editor.js";
-import { JOINS, TOPIC_FIELDS } from "./message_fields.js";
+import { describeJoin, topicFields } from "./message_fields.js";
 import { describePreview, describeReply } from "./reply_text.js";
 import { RollbackButton } from "./rollback_button.js";
 import { TopicInput } from "./topic_input.js";
@@ -19,7 +19,9 @@ export class SwapPanel {
     #form = byId("ask");
     #openButton = byId("change");
     #topics = new TopicList(() => this.#showTopics());
-    #inputs;
+    #spec = null;
+    #inputs = []; // one for each source, once the spec is known
+    #blank; // what blank fields keep
     #current = new CurrentChoice();
     #editor = new MessageEditor(byId("message-json"), byId("schema-findings"));
     #peek = new TopicPeekView(byId("peek"));
@@ -29,9 +31,6 @@ export class SwapPanel {
     #pending = null; // its outcome is still open
     constructor() {
         this.#rollback = new RollbackButton((expectedGeneration) => void this.#send("api/v1/rollback", JSON.stringify({ expectedGeneration })));
-        const peek = (topic) => void this.#peek.load(topic);
-        this.#inputs = TOPIC_FIELDS.map((field) => new TopicInput(field, () => this.#topics.topics, peek));
-        byId("topic-fields").append(...this.#inputs.flatMap(({ elements }) => elements));
         this.#openButton.addEventListener("click", () => this.toggle());
         byId("close").addEventListener("click", () => this.#setOpen(false));
         closeOnEscape(this.#panel, () => this.#setOpen(false));
@@ -43,6 +42,23 @@ export class SwapPanel {
         byId("edit-form").addEventListener("click", () => this.#editAs(false));
         byId("edit-json").addEventListener("click", () => this.#editAs(true));
         this.#field("joinType").addEventListener("change", () => this.#describeJoin());
+    }
+    /** Show a field for the topic of each source, and the joins that these sources can have. What is filled in stays. */
+    setSpec(spec) {
+        if (JSON.stringify(spec.control) === JSON.stringify(this.#spec?.control))
+            return;
+        this.#spec = spec;
+        const peek = (topic) => void this.#peek.load(topic);
+        const create = (field) => new TopicInput(field, () => this.#topics.topics, peek);
+        const known = new Map(this.#inputs.map((input) => [input.name, input]));
+        this.#inputs = topicFields(spec).map((field) => known.get(field.name) ?? create(field));
+        byId("topic-fields").replaceChildren(...this.#inputs.flatMap(({ elements }) => elements));
+        const select = this.#field("joinType");
+        const chosen = select.value;
+        select.replaceChildren(select.options[0], ...spec.control.joins.map((join) => element("option", {}, join)));
+        select.value = spec.control.joins.includes(chosen) ? chosen : "";
+        this.#editor.forgetSchema();
+        this.#showBlank();
         this.#describeJoin();
     }
     toggle() {
@@ -74,9 +90,13 @@ export class SwapPanel {
     /** The existing generations: at most one each is live, standby and building. */
     setGenerations(generations) {
         const inState = (state) => generations.find((generation) => generation.state === state);
-        const current = inState("building") ?? inState("live"); // blank fields keep its values
+        this.#blank = inState("building") ?? inState("live");
         this.#current.setGenerations(inState("live"), inState("building"));
         this.#rollback.setGenerations(inState("live"), inState("standby"));
+        this.#showBlank();
+    }
+    #showBlank() {
+        const current = this.#blank;
         for (const input of this.#inputs) {
             input.current = current?.[input.name] ?? "";
             input.describe();
@@ -114,7 +134,8 @@ export class SwapPanel {
             input.describe();
     }
     #describeJoin() {
-        setText(byId("join-description"), JOINS[this.#field("joinType").value] ?? "");
+        if (this.#spec)
+            setText(byId("join-description"), describeJoin(this.#field("joinType").value, this.#spec));
     }
     #editAs(json) {
         this.#editsJson = json;
@@ -212,7 +233,7 @@ export class SwapPanel {
                 ...(this.#editsJson ? written(input.name) : entered(input)),
                 known: this.#topics.data,
             })),
-            ...(this.#editsJson ? [{ ...written("joinType"), known: Object.keys(JOINS) }] : []),
+            ...(this.#editsJson ? [{ ...written("joinType"), known: this.#spec?.control.joins ?? [] }] : []),
         ]);
         if (buttons.length)
             byId("answer").append(element("p", { class: "corrections" }, ...buttons));

@@ -132,9 +132,7 @@ function changeOf({ generation, rolledBackTo, message, previous }) {
         const [before, after] = [previous ? describeChoice(previous) : "", describeChoice(next)];
         return before && before !== after ? [element("span", { class: "muted" }, `${before} → `), after] : [after];
     }
-    const request = { ...message };
-    const named = [request.usersTopic, request.joinType, request.accountsTopic].filter(Boolean).join(" ");
-    return [named || (message?.raw ?? "").slice(0, 120) || "(empty)"];
+    return [(message && describeChoice(message)) || (message?.raw ?? "").slice(0, 120) || "(empty)"];
 }
 /** The word in its colour, and an icon for those who do not see the colour. */
 function statusLabel({ kind, label }) {

@@ -3,7 +3,20 @@ export const formatCount = (count) => count.toLocaleString("en");
 /** `1 row`, `2,000 rows`. */
 export const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 export const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-export const describeChoice = ({ usersTopic, accountsTopic, joinType }) => `${usersTopic} ${joinType} ${accountsTopic}`;
+const TOPIC_FIELD = /^(.+)Topic$/;
+/** The topics of a choice or a row by source, the driver first; "" for one that is not given. */
+export function topicsOf(choice) {
+    const found = Object.entries(choice).flatMap(([name, topic]) => {
+        const [, source] = TOPIC_FIELD.exec(name) ?? [];
+        return source ? [[source, topic ?? ""]] : [];
+    });
+    return Object.fromEntries(found);
+}
+/** `orders left customers, payments`, as far as it is given. */
+export function describeChoice(choice) {
+    const [driver, ...lookups] = Object.values(topicsOf(choice));
+    return [driver, choice.joinType, lookups.filter(Boolean).join(", ")].filter(Boolean).join(" ");
+}
 /** Partition and offset of a control message, as log lines name it. */
 export const controlPosition = ({ partition, offset }) => `${partition}-${offset}`;
 export function formatRate(perSecond) {
