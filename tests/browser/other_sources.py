@@ -93,6 +93,4 @@ class OtherSources:
                 if at and len(record) == 1:
                     continue
                 yield ChangelogRecord(table, f"0-{n}", record, now - 60 * (count - n))
-            if len(self.names) > 2:
-                continue
             yield ChangelogRecord("final_ui", f"0-{n}", joined, now - 60 * (count - n))

@@ -1,5 +1,6 @@
 """The page with three sources of random names: form, preview, swap, and what is said of them."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -52,9 +53,9 @@ def test_the_form_has_a_field_for_the_topic_of_each_source(page: Page) -> None:
 def test_only_joins_that_these_sources_can_have_are_offered(page: Page) -> None:
     _open_form(page)
     assert page.locator("#joinType option").all_inner_texts() == ["keep left", "left"]
-    driver, *lookups = SOURCES.names
+    driver, *lookups = (re.sub("s$", "", name) for name in SOURCES.names)
     page.select_option("#joinType", "left")
-    says(page, "#join-description", driver, *lookups)
+    says(page, "#join-description", f"Every {driver} once, with the newest ", *lookups)
     page.select_option("#joinType", "")
 
 
@@ -72,4 +73,13 @@ def test_a_swap_from_the_form_is_told_by_all_its_topics(page: Page) -> None:
     page.keyboard.press("Escape")
     page.click("#to-timeline")
     says(page, "#events .event >> nth=0", f"{A} → {B}")
+    page.click("#to-tables")
+
+
+def test_health_shows_the_matches_of_each_lookup(page: Page) -> None:
+    page.click("#to-health")
+    half = COUNT // 2
+    for name in SOURCES.names[1:]:
+        article = "an" if name[0] in "aeio" else "a"
+        says(page, "#matched", f"With {article} {name}{half} (50.0 %)Without{half}")
     page.click("#to-tables")

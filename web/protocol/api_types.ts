@@ -129,9 +129,12 @@ export type PartitionFigures = {
 };
 /** `worst` are those of `count` partitions with the most unread records. */
 export type SourcePartitions = { topic: string; count: number; worst: PartitionFigures[] };
+/** Rows of the driver with a record of a lookup, and without. */
+export type Matches = { matched: number; unmatched: number };
 export type Figures = {
   partitions: Record<string, SourcePartitions>;
-  matched: { users: number; matched: number; unmatched: number };
+  sources: Record<string, unknown>; // the driver first
+  lookups: Record<string, Matches>; // by source
   lagTrouble: string | null;
   sparkUi: string | null;
   standbySeconds: number | null;

@@ -1,4 +1,4 @@
-/** The Health view: sources, latency, matched users, checks, rejects. Drawn only while visible. */
+/** The Health view: sources, latency, matches, checks, rejects. Drawn only while visible. */
 
 import type { Figures, LogRow, ReadinessCheck } from "../../protocol/api_types.js";
 import type { FrameHeader } from "../../protocol/frame.js";
@@ -130,9 +130,9 @@ export class HealthView {
     drawChecks(this.#checks, this.#mismatches);
     if (!figures.ok) return;
     this.#figures = figures.body;
-    const { partitions, matched, sparkUi } = figures.body;
+    const { partitions, lookups, sources, sparkUi } = figures.body;
     for (const [name, card] of this.#sources) card.drawPartitions(partitions[name]);
-    drawMatches(matched);
+    drawMatches(Object.keys(sources)[0] ?? "", lookups);
     drawSparkUi(sparkUi ?? "");
   }
 }

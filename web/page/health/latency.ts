@@ -3,7 +3,8 @@
 import { readArrow } from "../../protocol/arrow.js";
 import type { SessionFrame } from "../../protocol/session.js";
 
-const SOURCE_TABLES = ["users_ui", "accounts_ui"]; // each record is one row of one of them
+const OTHER_TABLES = ["final_ui", "rejects_ui"];
+const isSourceTable = (name: string) => name.endsWith("_ui") && !OTHER_TABLES.includes(name);
 const MAX_SAMPLES = 120; // frames that the clock's offset is estimated from
 const MAX_NEW = 10_000; // between two heartbeats
 const MAX_BYTES = 64 << 10; // larger parts are backlog, and decoding them again would cost time
@@ -24,7 +25,7 @@ export class LatencyMeter {
     if (header.type !== "data" || header.resumed) return;
     const now = Date.now() + this.#offset.ms;
     for (const { table, kind, payload } of parts) {
-      if (kind !== "upsert" || !SOURCE_TABLES.includes(table) || payload.byteLength > MAX_BYTES) continue;
+      if (kind !== "upsert" || !isSourceTable(table) || payload.byteLength > MAX_BYTES) continue;
       const { fields, columns } = readArrow(payload);
       const times = columns[fields.findIndex(({ name }) => name === "_ts")] ?? [];
       for (const time of times) if (typeof time === "number") this.#histogram.add(now - time);

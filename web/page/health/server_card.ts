@@ -1,8 +1,8 @@
-/** What the server says of itself: users with an account, readiness checks, Spark's UI. */
+/** What the server says of itself: rows of the driver with each lookup, readiness checks, Spark's UI. */
 
-import type { Figures, ReadinessCheck } from "../../protocol/api_types.js";
-import { byId, descriptionList, element } from "../ui/dom.js";
-import { formatCount, plural } from "../ui/format.js";
+import type { Figures, Matches, ReadinessCheck } from "../../protocol/api_types.js";
+import { byId, descriptionList, element, setText } from "../ui/dom.js";
+import { capitalize, formatCount, listed, oneOf, plural } from "../ui/format.js";
 
 /** What a check is about, where its name does not say it. */
 const EXPLANATIONS: Record<string, string> = {
@@ -19,18 +19,25 @@ const EXPLANATIONS: Record<string, string> = {
   "this page": "it has the server's rows",
 };
 
-export function drawMatches({ users, matched, unmatched }: Figures["matched"]): void {
-  const percent = users ? (100 * matched) / users : 0;
+/** How many rows of the driver have a record of each lookup. */
+export function drawMatches(driver: string, lookups: Figures["lookups"]): void {
+  const names = Object.keys(lookups);
+  setText(byId("matched-title"), `${capitalize(driver)} with ${listed(names.map(oneOf))}`);
+  byId("matched").replaceChildren(...names.flatMap((name) => matches(driver, name, lookups[name]!)));
+}
+
+function matches(driver: string, lookup: string, { matched, unmatched }: Matches): HTMLElement[] {
+  const percent = matched + unmatched ? (100 * matched) / (matched + unmatched) : 0;
   const fill = element("span", { class: "fill" });
   fill.style.width = `${percent}%`;
-  const label = `${percent.toFixed(0)} % of the users have an account`;
-  byId("matched").replaceChildren(
+  const label = `${percent.toFixed(0)} % of the ${driver} have ${oneOf(lookup)}`;
+  return [
     descriptionList([
-      ["With an account", `${formatCount(matched)} (${percent.toFixed(1)} %)`],
+      [`With ${oneOf(lookup)}`, `${formatCount(matched)} (${percent.toFixed(1)} %)`],
       ["Without", formatCount(unmatched)],
     ]),
     element("div", { class: "meter", role: "img", "aria-label": label }, fill),
-  );
+  ];
 }
 
 /** `mismatches` is the number of heartbeats that did not match the rows of this page. */

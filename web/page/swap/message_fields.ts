@@ -1,7 +1,7 @@
 /** The fields of a control message that the form has: one topic per source, and the join. They follow from the spec. */
 
 import type { JoinSpec, TopicField } from "../../protocol/api_types.js";
-import { capitalize } from "../ui/format.js";
+import { capitalize, listed, oneOf, singular } from "../ui/format.js";
 
 export type FormField = { name: TopicField; label: string };
 
@@ -11,12 +11,12 @@ export const topicFields = ({ control }: JoinSpec): FormField[] =>
 /** What a join shows; "" is that of a blank field. */
 export function describeJoin(join: string, { control }: JoinSpec): string {
   const [driver = "", ...lookups] = control.sources.map(({ name }) => name);
-  const newest = new Intl.ListFormat("en").format(lookups);
+  const others = listed(lookups.map(oneOf));
   const texts: Record<string, string> = {
     "": "The current join.",
-    left: `Every row of ${driver} once, with the newest of ${newest}.`,
-    inner: `Every pair of ${driver} and ${newest}; ${driver} without ${newest} are left out.`,
-    left_outer: `Every pair, and each row of ${driver} without ${newest} once.`,
+    left: `Every ${singular(driver)} once, with the newest ${listed(lookups.map(singular))}.`,
+    inner: `Every pair of ${oneOf(driver)} and ${others}; ${driver} without ${others} are left out.`,
+    left_outer: `Every pair, and each ${singular(driver)} without ${others} once.`,
   };
   return texts[join] ?? "";
 }

@@ -9,6 +9,14 @@ export const plural = (count: number, noun: string) => `${formatCount(count)} ${
 
 export const capitalize = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** `account` of accounts: sources are mostly called by a plural. */
+export const singular = (name: string): string => (/[^s]s$/.test(name) ? name.slice(0, -1) : name);
+
+/** `an account` of accounts. */
+export const oneOf = (name: string): string => `${/^[aeio]/i.test(name) ? "an" : "a"} ${singular(name)}`;
+
+export const listed = (names: Iterable<string>): string => new Intl.ListFormat("en").format(names);
+
 const TOPIC_FIELD = /^(.+)Topic$/;
 
 /** The topics of a choice or a row by source, the driver first; "" for one that is not given. */

@@ -1,4 +1,4 @@
-/** The Health view: sources, latency, matched users, checks, rejects. Drawn only while visible. */
+/** The Health view: sources, latency, matches, checks, rejects. Drawn only while visible. */
 import { get } from "../../protocol/http.js";
 import { button, byId, setChildren, setText } from "../ui/dom.js";
 import { preferences } from "../ui/preferences.js";
@@ -118,10 +118,10 @@ export class HealthView {
         if (!figures.ok)
             return;
         this.#figures = figures.body;
-        const { partitions, matched, sparkUi } = figures.body;
+        const { partitions, lookups, sources, sparkUi } = figures.body;
         for (const [name, card] of this.#sources)
             card.drawPartitions(partitions[name]);
-        drawMatches(matched);
+        drawMatches(Object.keys(sources)[0] ?? "", lookups);
         drawSparkUi(sparkUi ?? "");
     }
 }

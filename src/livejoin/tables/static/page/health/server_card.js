@@ -1,6 +1,6 @@
-/** What the server says of itself: users with an account, readiness checks, Spark's UI. */
-import { byId, descriptionList, element } from "../ui/dom.js";
-import { formatCount, plural } from "../ui/format.js";
+/** What the server says of itself: rows of the driver with each lookup, readiness checks, Spark's UI. */
+import { byId, descriptionList, element, setText } from "../ui/dom.js";
+import { capitalize, formatCount, listed, oneOf, plural } from "../ui/format.js";
 /** What a check is about, where its name does not say it. */
 const EXPLANATIONS = {
     kafka: "the cluster of livejoin's own topics answers",
@@ -15,15 +15,24 @@ const EXPLANATIONS = {
     lag: "Kafka says where the topics end",
     "this page": "it has the server's rows",
 };
-export function drawMatches({ users, matched, unmatched }) {
-    const percent = users ? (100 * matched) / users : 0;
+/** How many rows of the driver have a record of each lookup. */
+export function drawMatches(driver, lookups) {
+    const names = Object.keys(lookups);
+    setText(byId("matched-title"), `${capitalize(driver)} with ${listed(names.map(oneOf))}`);
+    byId("matched").replaceChildren(...names.flatMap((name) => matches(driver, name, lookups[name])));
+}
+function matches(driver, lookup, { matched, unmatched }) {
+    const percent = matched + unmatched ? (100 * matched) / (matched + unmatched) : 0;
     const fill = element("span", { class: "fill" });
     fill.style.width = `${percent}%`;
-    const label = `${percent.toFixed(0)} % of the users have an account`;
-    byId("matched").replaceChildren(descriptionList([
-        ["With an account", `${formatCount(matched)} (${percent.toFixed(1)} %)`],
-        ["Without", formatCount(unmatched)],
-    ]), element("div", { class: "meter", role: "img", "aria-label": label }, fill));
+    const label = `${percent.toFixed(0)} % of the ${driver} have ${oneOf(lookup)}`;
+    return [
+        descriptionList([
+            [`With ${oneOf(lookup)}`, `${formatCount(matched)} (${percent.toFixed(1)} %)`],
+            ["Without", formatCount(unmatched)],
+        ]),
+        element("div", { class: "meter", role: "img", "aria-label": label }, fill),
+    ];
 }
 /** `mismatches` is the number of heartbeats that did not match the rows of this page. */
 export function drawChecks(checks, mismatches) {

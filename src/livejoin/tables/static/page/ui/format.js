@@ -3,6 +3,11 @@ export const formatCount = (count) => count.toLocaleString("en");
 /** `1 row`, `2,000 rows`. */
 export const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 export const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+/** `account` of accounts: sources are mostly called by a plural. */
+export const singular = (name) => (/[^s]s$/.test(name) ? name.slice(0, -1) : name);
+/** `an account` of accounts. */
+export const oneOf = (name) => `${/^[aeio]/i.test(name) ? "an" : "a"} ${singular(name)}`;
+export const listed = (names) => new Intl.ListFormat("en").format(names);
 const TOPIC_FIELD = /^(.+)Topic$/;
 /** The topics of a choice or a row by source, the driver first; "" for one that is not given. */
 export function topicsOf(choice) {
