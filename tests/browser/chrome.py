@@ -25,7 +25,11 @@ class Trouble(list[str]):
 
 @contextlib.contextmanager
 def page(
-    url: str, *, scheme: Literal["light", "dark"] = "light", path: str = ""
+    url: str,
+    *,
+    scheme: Literal["light", "dark"] = "light",
+    path: str = "",
+    locale: str = "en-US",
 ) -> Iterator[tuple[Page, Trouble]]:
     """Open the page, or another path of the server, in a new browser."""
     trouble = Trouble()
@@ -33,7 +37,10 @@ def page(
         browser = play.chromium.launch(executable_path=installed(), args=FLAGS, env=LOCALE)
         try:
             opened = browser.new_page(
-                viewport={"width": 1500, "height": 900}, color_scheme=scheme, timezone_id=ZONE
+                viewport={"width": 1500, "height": 900},
+                color_scheme=scheme,
+                timezone_id=ZONE,
+                locale=locale,
             )
             opened.on("console", lambda m: trouble.append(m.text) if _matters(m) else None)
             opened.on("pageerror", lambda error: trouble.append(error.stack or str(error)))

@@ -298,12 +298,12 @@ def test_rejects_are_grouped_by_reason_with_counts(stage: Stage, page: Page) -> 
     groups.first.focus()
     page.keyboard.press("Enter")
     says(page, "#reject-detail", "age: expected int64 (61 records)", "and 11 older ones")
-    says(page, ".record", 'age: expected int64, got "abc"', "offset 1000001", "7b 22 61 67 65 22")
+    says(page, ".record", 'age: expected int64, got "abc"', "0/1000001", "7b 22 61 67 65 22")
     page.click(".records .row:has-text('got 5060.5')")
-    says(page, ".record", "partition 0, offset 5060", "7b 7d")
+    says(page, ".record", " 0/5060", "7b 7d")
     stage.put(stage.state.live.number, reject(5070, "age: expected int64, got true"))
     says(page, "#reject-detail", "(62 records)")
-    says(page, ".record", "offset 5060")
+    says(page, ".record", " 0/5060")
     assert page.evaluate("document.activeElement.textContent").endswith("got 5060.5")
 
 

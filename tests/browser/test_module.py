@@ -24,6 +24,9 @@ SHOWN = """() => {
     const rows = [...(root?.querySelectorAll("tbody tr:not(.spacer)") ?? [])];
     return rows.map((row) => [...row.cells].map((cell) => cell.textContent));
 }"""
+AFTER = """() => [...document.querySelector("live-table").shadowRoot
+    .querySelectorAll("tbody tr:not(.spacer) td:nth-child(2)")]
+    .map((cell) => getComputedStyle(cell, "::after").content)"""
 SCROLL = 'document.querySelector("live-table").shadowRoot.getElementById("scroll")'
 
 
@@ -148,6 +151,8 @@ def _nulls_are_last(page: Page, plain_server: RunningServer) -> None:
         until(last, f"nulls are last, {way}", LIMIT_S)
         named = [name for name in names(page) if name]
         assert named == sorted(named, reverse=way == "descending")
+        written = [dash == '"–"' for dash in page.evaluate(AFTER)]
+        assert written == [not name for name in names(page)], "of nulls and of nothing else"
 
 
 def _shows_why_it_is_stale(page: Page, plain_server: RunningServer) -> None:

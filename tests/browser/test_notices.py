@@ -72,7 +72,7 @@ def notices(stage: Stage) -> list[str]:
     made = []
     for table, limit in capped.items():
         since = datetime.fromtimestamp(limit["from"] / 1000, ZoneInfo(ZONE))
-        text = since.strftime("%Y-%m-%d %H:%M:%S.") + f"{limit['from'] % 1000:03}"
+        text = since.isoformat(timespec="milliseconds")
         made.append(f"{table} is full: {MOST} rows, oldest from {text}")
     return made
 

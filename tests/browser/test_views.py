@@ -41,7 +41,7 @@ def test_health_shows_sources_matches_latency_and_bytes_of_rejects(
     says(page, "#checks", "live generation is fine")
     says(page, "#no-spark-ui", "no address is set")
     page.click("#rejects-list .row:has-text('not UTF-8')")
-    says(page, "#reject-detail", "partition 0, offset 1000002", "bro\\xff", "62 72 6f ff")
+    says(page, "#reject-detail", "users_a 0/1000002", "bro\\xff", "62 72 6f ff")
     stage.serving.run_on_loop(lambda host: setattr(host, "spark_ui", "http://127.0.0.1:4040/"))
     link = page.locator("#spark-ui")
     until(link.is_visible, "the Spark UI is linked", LIMIT_S)
@@ -75,7 +75,7 @@ def _detail(page: Page) -> None:
     """The selected event: message, log lines, counts."""
     page.click("#events .event >> nth=2")
     says(page, "#event-detail", 'topic "nowhere" does not exist', '{"usersTopic": "nowhere"}')
-    says(page, "#event-detail", "control 0-1 rejected")
+    says(page, "#event-detail", "control 0/1 rejected")
     page.focus("#events .event >> nth=2")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")

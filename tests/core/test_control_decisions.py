@@ -517,13 +517,13 @@ def test_a_redelivered_message_changes_nothing(rule: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_message_is_logged_with_its_resolution_and_effect(rule: str) -> None:
     message = RULES[rule].message
-    position = message.origin.position
+    place = f"{message.origin.partition}/{message.origin.offset}"
     lines = h.lines([*RULES[rule].before, message])
-    assert lines[0] == f"INFO control {position} by kafka: {message.origin.raw}"
-    second = [f"control {position} resolves to ", f"control {position} rejected: "]
+    assert lines[0] == f"INFO control {place} by kafka: {message.origin.raw}"
+    second = [f"control {place} resolves to ", f"control {place} rejected: "]
     assert any(line.split(" ", 1)[1].startswith(tuple(second)) for line in lines[1:2])
     assert len(lines) >= 3
-    assert lines[-1].startswith(f"INFO control {position}: ")
+    assert lines[-1].startswith(f"INFO control {place}: ")
 
 
 # Replies to the sender of a message, and to the senders of the messages that it overrides.
@@ -562,10 +562,10 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "a swap": (
         [*h.LIVE, h.received(0, joinType="inner")],
         [
-            'INFO control 0-0 by kafka: {"joinType": "inner"}',
-            "INFO control 0-0 resolves to users inner accounts",
+            'INFO control 0/0 by kafka: {"joinType": "inner"}',
+            "INFO control 0/0 resolves to users inner accounts",
             (
-                "INFO control 0-0: building generation 2, users inner accounts beside generation 1,"
+                "INFO control 0/0: building generation 2, users inner accounts beside generation 1,"
                 " users left accounts"
             ),
         ],
@@ -573,45 +573,45 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     "the first build": (
         [*h.FIRST, h.received(0, joinType="inner")],
         [
-            'INFO control 0-0 by kafka: {"joinType": "inner"}',
-            "INFO control 0-0 resolves to users inner accounts",
+            'INFO control 0/0 by kafka: {"joinType": "inner"}',
+            "INFO control 0/0 resolves to users inner accounts",
             "INFO superseded: generation 1, users left accounts by generation 2",
-            "INFO control 0-0: building generation 2, users inner accounts",
+            "INFO control 0/0: building generation 2, users inner accounts",
         ],
     ),
     "a heartbeat": (
         [*h.LIVE, h.received(0, joinType="left")],
         [
-            'INFO control 0-0 by kafka: {"joinType": "left"}',
-            "INFO control 0-0 resolves to users left accounts",
-            "INFO control 0-0: no change, generation 1 is live",
+            'INFO control 0/0 by kafka: {"joinType": "left"}',
+            "INFO control 0/0 resolves to users left accounts",
+            "INFO control 0/0: no change, generation 1 is live",
         ],
     ),
     "noted": (
         [*h.SWAPPING, h.received(1, joinType="inner")],
         [
-            'INFO control 0-1 by kafka: {"joinType": "inner"}',
-            "INFO control 0-1 resolves to users_b inner accounts_b",
-            "INFO control 0-1: no change, generation 2 is already being built for it",
+            'INFO control 0/1 by kafka: {"joinType": "inner"}',
+            "INFO control 0/1 resolves to users_b inner accounts_b",
+            "INFO control 0/1: no change, generation 2 is already being built for it",
         ],
     ),
     "a cancellation": (
         [*h.LIVE, h.received(0, joinType="inner"), h.received(1, joinType="left")],
         [
-            'INFO control 0-1 by kafka: {"joinType": "left"}',
-            "INFO control 0-1 resolves to users left accounts",
+            'INFO control 0/1 by kafka: {"joinType": "left"}',
+            "INFO control 0/1 resolves to users left accounts",
             (
-                "INFO cancelled: generation 2, users inner accounts: control 0-1 requests the live"
+                "INFO cancelled: generation 2, users inner accounts: control 0/1 requests the live"
                 " choice"
             ),
-            "INFO control 0-1: build of generation 2 cancelled, generation 1 is live",
+            "INFO control 0/1: build of generation 2 cancelled, generation 1 is live",
         ],
     ),
     "a rollback": (
         [*h.FURTHER, h.received(2, action="rollback")],
         [
-            'INFO control 0-2 by kafka: {"action": "rollback"}',
-            "INFO control 0-2 resolves to users left accounts",
+            'INFO control 0/2 by kafka: {"action": "rollback"}',
+            "INFO control 0/2 resolves to users left accounts",
             (
                 "INFO cancelled: generation 3, users_c left_outer accounts_c: rolled back to"
                 " generation 1"
@@ -620,56 +620,56 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
                 "INFO rolled back: generation 2, users_b inner accounts_b → generation 1,"
                 " users left accounts"
             ),
-            "INFO control 0-2: generation 1 is live again",
+            "INFO control 0/2: generation 1 is live again",
         ],
     ),
     "a rejection says that what is live goes on": (
         [*h.LIVE, h.received_raw(0, b"[]")],
         [
-            "INFO control 0-0 by kafka: []",
-            "WARN control 0-0 rejected: expected a JSON object, got []",
-            "INFO control 0-0: no change, generation 1 keeps serving",
+            "INFO control 0/0 by kafka: []",
+            "WARN control 0/0 rejected: expected a JSON object, got []",
+            "INFO control 0/0: no change, generation 1 keeps serving",
         ],
     ),
     "a rejection while nothing is live": (
         [*h.FIRST, h.received_raw(0, b"[]")],
         [
-            "INFO control 0-0 by kafka: []",
-            "WARN control 0-0 rejected: expected a JSON object, got []",
-            "INFO control 0-0: no change",
+            "INFO control 0/0 by kafka: []",
+            "WARN control 0/0 rejected: expected a JSON object, got []",
+            "INFO control 0/0: no change",
         ],
     ),
     "a preview": (
         [*h.LIVE, h.received(0, joinType="inner", action="preview")],
         [
-            'INFO control 0-0 by kafka: {"joinType": "inner", "action": "preview"}',
-            "INFO control 0-0 resolves to users inner accounts",
-            "INFO control 0-0: preview only, no change",
+            'INFO control 0/0 by kafka: {"joinType": "inner", "action": "preview"}',
+            "INFO control 0/0 resolves to users inner accounts",
+            "INFO control 0/0: preview only, no change",
         ],
     ),
     "an id again": (
         [*h.LIVE, h.received(0, id="7"), h.received(1, id="7")],
         [
-            'INFO control 0-1 by kafka: {"id": "7"}',
-            "INFO control 0-1 resolves to nothing new: id 7 was already decided",
-            "INFO control 0-1: no change",
+            'INFO control 0/1 by kafka: {"id": "7"}',
+            "INFO control 0/1 resolves to nothing new: id 7 was already decided",
+            "INFO control 0/1: no change",
         ],
     ),
     "an unknown field": (
         [*h.LIVE, h.received(0, joinType="left", jointype="x")],
         [
-            'INFO control 0-0 by kafka: {"joinType": "left", "jointype": "x"}',
-            'WARN control 0-0: unknown field "jointype", did you mean joinType?; it is ignored',
-            "INFO control 0-0 resolves to users left accounts",
-            "INFO control 0-0: no change, generation 1 is live",
+            'INFO control 0/0 by kafka: {"joinType": "left", "jointype": "x"}',
+            'WARN control 0/0: unknown field "jointype", did you mean joinType?; it is ignored',
+            "INFO control 0/0 resolves to users left accounts",
+            "INFO control 0/0: no change, generation 1 is live",
         ],
     ),
     "what was given up is tried again": (
         [*h.LIVE_DOWN, h.received(0, joinType="left")],
         [
-            'INFO control 0-0 by kafka: {"joinType": "left"}',
-            "INFO control 0-0 resolves to users left accounts",
-            "INFO control 0-0: its query is restarted, generation 1 is live",
+            'INFO control 0/0 by kafka: {"joinType": "left"}',
+            "INFO control 0/0 resolves to users left accounts",
+            "INFO control 0/0: its query is restarted, generation 1 is live",
         ],
     ),
 }
@@ -684,7 +684,7 @@ def test_log_lines(rule: str) -> None:
 def test_raw_text_in_the_log_is_truncated() -> None:
     message = h.received_raw(0, b"\xff" * 2000)
     (first, *_) = h.lines([*h.LIVE, message])
-    assert first == f"INFO control 0-0 by kafka: {message.origin.raw[:1024]}"
+    assert first == f"INFO control 0/0 by kafka: {message.origin.raw[:1024]}"
 
 
 def test_a_message_that_confirms_the_live_choice_updates_live_at() -> None:
@@ -743,7 +743,7 @@ def test_a_superseded_build_ends() -> None:
 
 def test_a_cancelled_build_ends_as_superseded() -> None:
     assert h.ends([*h.SWAPPING, h.received_choice(1, h.A)]) == [
-        (2, "superseded", "cancelled: control 0-1 requests the live choice")
+        (2, "superseded", "cancelled: control 0/1 requests the live choice")
     ]
 
 
@@ -780,8 +780,8 @@ def test_each_partition_has_a_position_of_its_own() -> None:
 def test_log_lines_and_replies_name_partition_and_offset() -> None:
     history = [*h.LIVE, h.received_choice(5, h.B, partition=3)]
     lines, replies, _ = h.new_outbox(history)
-    assert lines[0].startswith("INFO control 3-5 by kafka: ")
-    assert lines[1] == f"INFO control 3-5 resolves to {h.B}"
+    assert lines[0].startswith("INFO control 3/5 by kafka: ")
+    assert lines[1] == f"INFO control 3/5 resolves to {h.B}"
     row = replies[0].control_raw_row(spec.DEFAULT)
     assert (row["partition"], row["offset"]) == (3, 5)
     record = replies[0].reply_record()
@@ -790,6 +790,9 @@ def test_log_lines_and_replies_name_partition_and_offset() -> None:
     assert building is not None
     assert building.origin is not None
     assert building.origin.position == "3-5"
+    outbox = decide(h.after(history[:-1]), history[-1]).outbox
+    keys = {one.control for one in outbox if isinstance(one, LogLine)}
+    assert keys - {None} == {"3-5"}, "what programs read"
 
 
 def _row_ids(state: State) -> list[str]:

@@ -538,7 +538,7 @@ LINES: dict[str, tuple[list[Fact], list[str]]] = {
     ),
     "listening says from where on": (
         [*h.SWAPPED, ControlTopicOpened("control", {0: 0})],
-        ["INFO listening to control from 0-1"],
+        ["INFO listening to control from 0/1"],
     ),
     "a table that is full is said": (
         [*h.LIVE, FULL],
@@ -743,8 +743,8 @@ def test_messages_deleted_before_they_were_read_are_logged() -> None:
     assert state.position == {0: 7}
     lines = [item.msg for item in state.outbox[-2:] if isinstance(item, LogLine)]
     assert lines == [
-        "control messages 0-0 to 0-6 were deleted before they were read",
-        "listening to control from 0-7",
+        "control messages 0/0 to 0/6 were deleted before they were read",
+        "listening to control from 0/7",
     ]
 
 
@@ -754,9 +754,9 @@ def test_messages_that_were_deleted_unread_are_named_per_partition() -> None:
     first = {0: 1, 1: 3, 2: 9, 3: 0}  # 1 was added, and its first messages have been deleted since
     told = h.lines([ControlTopicOpened("control", first)], state)
     assert told == [
-        "WARN control messages 1-0 to 1-2 were deleted before they were read",
-        "WARN control messages 2-5 to 2-8 were deleted before they were read",
-        "INFO listening to control from 0-1, 1-3, 2-9, 3-0",
+        "WARN control messages 1/0 to 1/2 were deleted before they were read",
+        "WARN control messages 2/5 to 2/8 were deleted before they were read",
+        "INFO listening to control from 0/1, 1/3, 2/9, 3/0",
     ]
     assert h.after([ControlTopicOpened("control", first)], state).position == first
 

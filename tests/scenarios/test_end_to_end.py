@@ -158,7 +158,7 @@ def test_the_status_is_one_row_with_the_live_choice(live: Running) -> None:
 
 def test_the_log_lists_the_steps_in_order(live: Running) -> None:
     steps = [row["msg"].split(":")[0] for _, row in sorted(live.table("orchestrator_logs").items())]
-    listening = "listening to e2e.control from 0-0"
+    listening = "listening to e2e.control from 0/0"
     assert steps == ["ready", "building", listening, "building", "caught up", "live"]
 
 

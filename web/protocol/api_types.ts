@@ -58,7 +58,7 @@ export type LogRow = {
   msg: string;
   event: string | null;
   generation: number | null;
-  control: string | null; // partition and offset of a control message
+  control: string | null; // partition and offset of a control message: `0-12`
 };
 
 /** A row of `rejects_ui`. */

@@ -11,7 +11,7 @@ import typer
 
 from livejoin.cli.demo_settings import choose_settings
 from livejoin.cli.options import Config, Output, Url, endpoint
-from livejoin.cli.output import format_table, print_line
+from livejoin.cli.output import format_table, format_time, print_line
 from livejoin.client.endpoint import DEFAULT_URL
 from livejoin.core import start_position
 from livejoin.core.names import Names
@@ -81,8 +81,11 @@ def list_tokens(config: Config = None, output: Output = "table") -> None:
 
     kafka, names, _ = _open_topics(config)
     tokens = sorted(access_topics.read_tokens(kafka, names).values(), key=lambda t: t.made_at)
-    rows = [*map(_token_row, tokens), _console_row(access_topics.read_ended_sessions(kafka, names))]
-    if output == "json":
+    ended = access_topics.read_ended_sessions(kafka, names)
+    as_json = output == "json"
+    write_time = _json_time if as_json else _time_text
+    rows = [*(_token_row(entry, write_time) for entry in tokens), _console_row(ended, write_time)]
+    if as_json:
         print(json.dumps({"tokens": rows}))
         return
     for line in format_table(rows, _COLUMNS):
@@ -157,7 +160,17 @@ def _open_topics(config: Any) -> tuple[Any, Names, Callable[..., None]]:
     return kafka, names, audit
 
 
-def _console_row(ended: EndedSessions) -> dict[str, Any]:
+def _json_time(timestamp_s: float) -> str:
+    return datetime.fromtimestamp(timestamp_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _time_text(timestamp_s: float) -> str:
+    return format_time(1000 * timestamp_s)
+
+
+def _console_row(
+    ended: EndedSessions, write_time: Callable[[float], str] = _json_time
+) -> dict[str, Any]:
     """Return the row of the console, an identity without a token."""
     before = ended.ended_before(CONSOLE)
     return {
@@ -166,22 +179,17 @@ def _console_row(ended: EndedSessions) -> dict[str, Any]:
         "label": "URLs printed at startup",
         "made": None,
         "expires": None,
-        "state": f"revoked before {_format_time(int(before))}" if before else "valid",
+        "state": f"revoked before {write_time(int(before))}" if before else "valid",
     }
 
 
-def _token_row(entry: Token) -> dict[str, Any]:
+def _token_row(entry: Token, write_time: Callable[[float], str] = _json_time) -> dict[str, Any]:
+    expires = entry.expires_at
     return {
         "id": entry.id,
         "role": entry.role,
         "label": entry.label,
-        "made": _format_time(entry.made_at),
-        "expires": _format_time(entry.expires_at),
+        "made": write_time(entry.made_at),
+        "expires": None if expires is None else write_time(expires),
         "state": entry.state(time.time()),
     }
-
-
-def _format_time(timestamp_s: int | None) -> str | None:
-    if timestamp_s is None:
-        return None
-    return datetime.fromtimestamp(timestamp_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -33,7 +33,7 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
     state = log_line(
         state,
         "received",
-        f"control {origin.position} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}",
+        f"control {origin} by {origin.by}: {origin.raw[:_RAW_LOGGED_CHARS]}",
         origin=origin,
     )
     if request is None:
@@ -43,13 +43,13 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _answer_repeat(state, fact, request.id)
         state = replace(state, ids=(*state.ids, request.id)[-IDS_KEPT:])
     for warning in request.warnings[:MAX_WARNINGS]:
-        line = f"control {origin.position}: {warning}; it is ignored"
+        line = f"control {origin}: {warning}; it is ignored"
         state = log_line(state, "warning", line, origin=origin)
     choice = resolve_choice(state, request)
     why = rejection_reason(state, fact, request, choice)
     if why or choice is None:
         return _reject(state, fact, why)
-    line = f"control {origin.position} resolves to {choice}"
+    line = f"control {origin} resolves to {choice}"
     state = log_line(state, "resolved", line, origin=origin)
     match request.action:
         case "apply":
@@ -58,7 +58,7 @@ def on_message_received(state: State, fact: MessageReceived) -> State:
             return _roll_back(state, fact)
         case "preview":
             state = reply(state, origin, "previewed", f"would resolve to {choice}")
-            line = f"control {origin.position}: preview only, no change"
+            line = f"control {origin}: preview only, no change"
             return log_line(state, "previewed", line, origin=origin)
     assert_never(request.action)
 
@@ -191,7 +191,7 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
             why = f"generation {building.number} is already being built for it"
             state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
-            line = f"control {origin.position}: no change, {why}"
+            line = f"control {origin}: no change, {why}"
             return log_line(state, "no-change", line, generation=building, origin=origin)
         if live is not None and choice == live.choice:
             return _confirm_live(state, fact)
@@ -199,27 +199,27 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
     assert state.building is not None
     state = reply(state, origin, "accepted", generation=state.building.number)
     beside = f" beside {live}" if live else ""
-    line = f"control {origin.position}: building {state.building}{beside}"
+    line = f"control {origin}: building {state.building}{beside}"
     return log_line(state, "accepted", line, generation=state.building)
 
 
 def _confirm_live(state: State, fact: MessageReceived) -> State:
     """The live choice was requested: cancel any build, and retry a query that was given up."""
-    live, position = state.live, fact.origin.position
+    live, origin = state.live, fact.origin
     assert live is not None
     effect = "no change"
     if state.building is not None:
         effect = f"build of generation {state.building.number} cancelled"
-        state = transitions.cancel(state, f"control {position} requests the live choice")
+        state = transitions.cancel(state, f"control {origin} requests the live choice")
     if state.health_of(live).unrecoverable:
         effect = "it cannot continue and will be rebuilt soon"
     elif state.health_of(live).given_up:
         effect = "its query is restarted"
         state = state.with_health(live, given_up=False, restarts=0, retry_at=0.0)
     state = transitions.replace_generation(state, replace(live, live_at=state.now))
-    state = reply(state, fact.origin, "live", effect, live.number)
-    line = f"control {position}: {effect}, generation {live.number} is live"
-    return log_line(state, "confirmed", line, generation=live, origin=fact.origin)
+    state = reply(state, origin, "live", effect, live.number)
+    line = f"control {origin}: {effect}, generation {live.number} is live"
+    return log_line(state, "confirmed", line, generation=live, origin=origin)
 
 
 def _roll_back(state: State, fact: MessageReceived) -> State:
@@ -230,27 +230,27 @@ def _roll_back(state: State, fact: MessageReceived) -> State:
     state = transitions.roll_back(state, fact.origin)
     assert state.live is not None
     number = state.live.number
-    line = f"control {fact.origin.position}: generation {number} is live again"
+    line = f"control {fact.origin}: generation {number} is live again"
     state = log_line(state, "confirmed", line, generation=state.live, origin=fact.origin)
     return reply(state, fact.origin, "live", "rolled back", number)
 
 
 def _reject(state: State, fact: MessageReceived, why: str) -> State:
-    position = fact.origin.position
+    origin = fact.origin
     serving = f", generation {state.live.number} keeps serving" if state.live else ""
     state = transitions.increment_tally(state, "rejected")
-    line = f"control {position} rejected: {why}"
-    state = log_line(state, "rejected", line, origin=fact.origin)
-    line = f"control {position}: no change{serving}"
-    state = log_line(state, "no-change", line, origin=fact.origin)
-    return reply(state, fact.origin, "rejected", why)
+    line = f"control {origin} rejected: {why}"
+    state = log_line(state, "rejected", line, origin=origin)
+    line = f"control {origin}: no change{serving}"
+    state = log_line(state, "no-change", line, origin=origin)
+    return reply(state, origin, "rejected", why)
 
 
 def _answer_repeat(state: State, fact: MessageReceived, message_id: str) -> State:
     why = f"id {message_id} was already decided"
     origin = fact.origin
-    line = f"control {origin.position} resolves to nothing new: {why}"
+    line = f"control {origin} resolves to nothing new: {why}"
     state = log_line(state, "repeated", line, origin=origin)
-    line = f"control {origin.position}: no change"
+    line = f"control {origin}: no change"
     state = log_line(state, "no-change", line, origin=origin)
     return reply(state, fact.origin, "repeated", why)

@@ -15,8 +15,8 @@ _PATH_SAFE = str.maketrans("+/", "-_")  # topic ids are base64
 
 
 def position_text(partition: int, offset: int) -> str:
-    """A position in the control topic, as log lines and keys of replies name it."""
-    return f"{partition}-{offset}"
+    """A position in a topic, as texts for people name it."""
+    return f"{partition}/{offset}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,11 @@ class Origin:
 
     @property
     def position(self) -> str:
-        """Partition and offset of the record."""
+        """Partition and offset of the record: key of its replies, `control` of its log lines."""
+        return f"{self.partition}-{self.offset}"
+
+    def __str__(self) -> str:
+        """The same, as texts for people name it."""
         return position_text(self.partition, self.offset)
 
 

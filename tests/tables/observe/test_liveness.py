@@ -14,7 +14,7 @@ from livejoin.tables.observe.liveness import Liveness
 from tables.samples import live
 
 AT_MS = 1_790_000_000_000
-MISSING = "no orchestrator leads since 2026-09-21T14:13:20Z"
+MISSING = "no orchestrator leads since 2026-09-21T14:13:20.000Z"
 
 
 class Clock:

@@ -94,7 +94,7 @@ def test_a_server_with_rows_is_ready_and_reports_what_is_wrong() -> None:
         assert [name for name, check in checks.items() if not check["ok"]] == ["lag"]
         clock.now = LEADER_TIMEOUT_S
         checks = _checks(server, 200)
-        leads = "no orchestrator leads since 2026-09-21T14:13:20Z"
+        leads = "no orchestrator leads since 2026-09-21T14:13:20.000Z"
         assert checks["leader"]["why"] == checks["staleness"]["why"] == leads
         assert checks["follower"]["why"] == "has not read for 10 s"
         server.run_on_loop(lambda catalog: catalog.set_trouble("no broker"))

@@ -5,9 +5,9 @@ import { styleSheet } from "./style_sheet.js";
 
 const NUMBERS = ["integer", "float"];
 
-// a text that says "null" is neither muted nor italic
+// a text that is a dash is not muted
 const SHEET = styleSheet(`
-  regular-table :is(td, th).psp-null::after { content: "null"; color: var(--muted); font-style: italic }
+  regular-table :is(td, th).psp-null::after { content: "–"; color: var(--muted) }
   regular-table td.zero { color: var(--psp-datagrid--pos-cell--color) }
 `);
 

@@ -1,5 +1,6 @@
 /** Export and copy what a viewer shows: its rows and columns as they are filtered, sorted and grouped. */
 
+import { formatTime } from "../ui/time_format.js";
 import type { CellRange, Columns, View, Viewer } from "./perspective.js";
 
 export type Format = "csv" | "json" | "arrow";
@@ -23,9 +24,12 @@ export async function download(viewer: Viewer, name: string, format: Format): Pr
   saveFile(new Blob([data], { type: MEDIA_TYPES[format] }), `${name}.${format}`);
 }
 
-/** Copy the selected cells, or all rows, separated by tabs as spreadsheets expect. Returns the number of rows. */
+/**
+ * Copy the selected cells, or all rows, separated by tabs as spreadsheets expect. Times are as shown; files have them
+ * in UTC. Returns the number of rows.
+ */
 export async function copy(viewer: Viewer): Promise<number> {
-  const columns = await readColumns(await viewer.getView(), selection(viewer));
+  const columns = await readColumns(await viewer.getView(), formatTime, selection(viewer));
   const text = toText(columns, "\t", (value) =>
     typeof value === "string" ? escapeFormula(value).replace(/[\t\r\n]+/g, " ") : plainText(value),
   );
@@ -46,14 +50,20 @@ export function selection(viewer: Viewer): CellRange | undefined {
   return range && range.end_row > range.start_row ? range : undefined;
 }
 
-/** The columns of a view, with times as ISO strings. */
-async function readColumns(view: View, range?: CellRange): Promise<Columns> {
+const isoTime = (ms: number): string => new Date(ms).toISOString();
+
+/** The columns of a view, with times as text. */
+async function readColumns(
+  view: View,
+  writeTime: (ms: number) => string = isoTime,
+  range?: CellRange,
+): Promise<Columns> {
   const [columns, schema] = await Promise.all([range ? view.to_columns(range) : view.to_columns(), view.schema()]);
-  const toIso = (value: unknown) => (typeof value === "number" ? new Date(value).toISOString() : value);
+  const asText = (value: unknown) => (typeof value === "number" ? writeTime(value) : value);
   // names in a pivot are paths that end with the column
   const isTime = (name: string) => schema[name.split("|").at(-1) ?? name] === "datetime";
   return Object.fromEntries(
-    Object.entries(columns).map(([name, values]) => [name, isTime(name) ? values.map(toIso) : values]),
+    Object.entries(columns).map(([name, values]) => [name, isTime(name) ? values.map(asText) : values]),
   );
 }
 

@@ -13,7 +13,7 @@ const SIGNS: Record<string, string> = { "==": "=", "!=": "≠", ">=": "≥", "<=
 const WITHOUT_VALUE = ["is null", "is not null"];
 const MOST_CHARS = 60; // of a value
 
-const isQuick = ([column]: Filter): boolean => column.startsWith(QUICK);
+export const isQuick = ([column]: Filter): boolean => column.startsWith(QUICK);
 
 /** The text of the quick filter, "" if there is none. */
 export function quickText({ filter = [] }: Config): string {

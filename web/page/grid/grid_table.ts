@@ -9,8 +9,9 @@ import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js"
 import type { PartKind } from "../../protocol/frame.js";
 import { EXPERT_PANEL } from "../arrange/expert_panel.js";
 import { preferences } from "../ui/preferences.js";
-import { gridTimeFormat } from "../ui/time_format.js";
+import { chartTimeFormat } from "../ui/time_format.js";
 import type { Types } from "./filters.js";
+import { fitConfig } from "./fit_config.js";
 import type { Config, Engine, EngineTable, GridElement, View, Viewer } from "./perspective.js";
 import { styleSheet } from "./style_sheet.js";
 
@@ -21,11 +22,12 @@ export type Part = { kind: PartKind; payload: ArrayBuffer };
 
 type NamedTable = { table: EngineTable; name: string };
 
-/** Initial configuration of a viewer, and a callback for the user's changes to it. */
+/** Initial configuration of a viewer, and callbacks for the user's changes to it and for what of it does not fit. */
 export type ViewerSettings = {
   defaults: Config;
   saved: Config | undefined;
   onChange: (changes: Config | undefined) => void; // relative to the defaults
+  onMisfit: (what: string) => void;
 };
 
 export class GridTable {
@@ -34,6 +36,7 @@ export class GridTable {
   ready = false; // the viewer is loaded
   #engine: Engine;
   #settings: ViewerSettings;
+  #saved: Config | undefined; // the arrangement to show, relative to the defaults
   #current: NamedTable | null = null;
   #next: NamedTable | null = null; // replaces the current table
   #created = 0; // for unique names: the viewer may still use the previous table
@@ -53,6 +56,7 @@ export class GridTable {
     this.viewer = viewer;
     this.name = viewer.dataset["table"] ?? "";
     this.#settings = settings;
+    this.#saved = settings.saved;
   }
 
   /** The listener is called once, with the grid before its first rows are drawn. */
@@ -207,9 +211,10 @@ export class GridTable {
     });
     await this.#restore(this.#defaults);
     this.#savedDefaults = await this.#userConfig();
-    if (this.#settings.saved) await this.#restore({ ...this.#defaults, ...this.#settings.saved });
+    const misfit = this.#saved ? await this.#arrange(this.#saved) : "";
     this.ready = true;
     this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+    if (misfit) void this.#reportMisfit(misfit);
     this.#showConfig(await this.viewer.save());
     preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
     preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
@@ -218,16 +223,38 @@ export class GridTable {
   async #restore(config: Config): Promise<void> {
     const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
     const formats = Object.fromEntries(
-      times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]),
+      times.map((name) => [name, { ...config.columns_config?.[name], date_format: chartTimeFormat() }]),
     );
     const columns_config = { ...config.columns_config, ...formats };
     await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
   }
 
-  /** Back to the defaults. */
-  async reset(): Promise<void> {
-    await this.#opening; // a saved layout may be being restored
-    if (this.ready) await this.#restore(this.#savedDefaults);
+  /** Show another arrangement, relative to the defaults; undefined for the defaults. */
+  async arrange(saved: Config | undefined): Promise<void> {
+    this.#saved = saved; // a hidden viewer may open later
+    await this.#opening; // the previous one may be being restored
+    if (!this.ready) return;
+    const misfit = await this.reading(() => this.#arrange(saved ?? {}));
+    if (misfit) await this.#reportMisfit(misfit);
+  }
+
+  /** Returns what of the arrangement is not shown, or "". */
+  async #arrange(saved: Config): Promise<string> {
+    const { config, missing } = fitConfig(saved, this.#types);
+    try {
+      await this.#restore({ ...this.#savedDefaults, ...config });
+    } catch (error) {
+      console.warn(`${this.name} could not be arranged as asked for`, error);
+      await this.#restore(this.#savedDefaults);
+      return `the arrangement of ${this.name}`;
+    }
+    return missing.length ? `${missing.map((name) => `“${name}”`).join(", ")} in ${this.name}` : "";
+  }
+
+  /** What is shown is another arrangement than the one asked for. */
+  async #reportMisfit(misfit: string): Promise<void> {
+    await this.#reportChanges();
+    this.#settings.onMisfit(misfit);
   }
 
   /** The panel was resized: a chart that is being created does not notice by itself. */

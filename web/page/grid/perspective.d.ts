@@ -13,6 +13,7 @@ export type Config = {
   group_by?: string[];
   split_by?: string[];
   group_rollup_mode?: string;
+  split_rollup_mode?: string;
   aggregates?: Record<string, unknown>;
   sort?: Sort[];
   filter?: Filter[];
@@ -57,7 +58,16 @@ export type CellMeta = {
   column_header?: string[];
   user?: unknown; // the value of a body cell
 };
-export type DataResponse = { num_rows?: number; num_columns?: number; num_row_headers?: number };
+/** Cells and their headings, by column and by row, and the values that they show. */
+export type DataResponse = {
+  num_rows?: number;
+  num_columns?: number;
+  num_row_headers?: number;
+  data?: unknown[][];
+  metadata?: unknown[][];
+  row_headers?: unknown[][];
+  column_headers?: unknown[][];
+};
 /** Reads a window of cells; an empty one to learn the size. */
 export type DataListener = (x0: number, y0: number, x1: number, y1: number) => Promise<DataResponse>;
 
@@ -75,16 +85,22 @@ export interface RegularTable extends HTMLElement {
   draw(): Promise<void>;
 }
 
-/** The element of a grid. The model is the engine's own, absent before the first draw. */
+/** What the engine knows of a grid's view. */
+export type GridModel = {
+  _view: unknown;
+  _config: Config;
+  _column_paths: string[];
+  _column_path_area: unknown[][]; // the values that split the columns, by depth and column
+  _column_types: string[];
+  _row_header_types: (string | undefined)[]; // by depth of the groups
+  _table_schema: Record<string, string>;
+  _ids: unknown[][]; // of the drawn rows; of grouped ones the values of the groups
+};
+
+/** The element of a grid. There is no model before the first draw. */
 export interface GridElement extends HTMLElement {
   regular_table: RegularTable;
-  model?: {
-    _view: unknown;
-    _config: Config;
-    _column_paths: string[];
-    _column_types: string[];
-    _ids: unknown[][]; // of the drawn rows
-  };
+  model?: GridModel;
 }
 
 /** A grid, which has a `regular_table`, or a chart. */

@@ -22,6 +22,7 @@ import { enableHeadings } from "./headings.js";
 import { OrderMenu } from "./order_menu.js";
 import type { Config, GridElement } from "./perspective.js";
 import { correctedSort } from "./row_order.js";
+import { writeTimes } from "./times.js";
 
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS: Record<string, Config> = {
@@ -160,13 +161,15 @@ export class TablePanel {
     return passing;
   }
 
-  /** Whether the newest row is kept in view. */
-  set following(following: boolean) {
+  /** Another arrangement is shown; `following`: whether the newest row is kept in view. */
+  arranged(following: boolean): void {
     this.#order.following = following;
+    this.#gridConfig = null;
   }
 
   /** What the engine's grid does not do by itself. */
   #extend(grid: GridElement): void {
+    writeTimes(grid);
     styleCells(grid);
     enableHeadings(grid, (column, add) => this.#order.sort(column, add));
     const changed = new ChangedCells(grid);

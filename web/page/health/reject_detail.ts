@@ -2,7 +2,7 @@
 
 import type { RejectRow } from "../../protocol/api_types.js";
 import { descriptionList, element } from "../ui/dom.js";
-import { plural } from "../ui/format.js";
+import { plural, positionText } from "../ui/format.js";
 import { formatTime } from "../ui/time_format.js";
 
 const MAX_BYTES = 4096; // livejoin keeps no more of a value
@@ -13,7 +13,7 @@ export function rejectDetail({ topic, partition, offset, ts, reason, raw }: Reje
   return [
     descriptionList([
       ["Reason", reason],
-      ["Where", `${topic}, partition ${partition}, offset ${offset}`],
+      ["Where", `${topic} ${positionText({ partition, offset })}`],
       ["When", formatTime(ts)],
       ["Size", `${plural(bytes.length, "byte")}${bytes.length >= MAX_BYTES ? ", the first 4 KiB" : ""}`],
     ]),

@@ -3,7 +3,7 @@
 import type { RejectRow } from "../../protocol/api_types.js";
 import type { GridTables } from "../grid/grid_tables.js";
 import { button, byId, element, setChildren, setText } from "../ui/dom.js";
-import { formatCount, plural } from "../ui/format.js";
+import { formatCount, plural, positionText } from "../ui/format.js";
 import { formatTime } from "../ui/time_format.js";
 import { rejectDetail } from "./reject_detail.js";
 import { groupRejects } from "./reject_groups.js";
@@ -70,7 +70,7 @@ export class RejectsCard {
     const { source, rule, rejects } = group;
     setText(this.#groupTitle, `${source}: ${rule} (${plural(rejects.length, "record")})`);
     const items: HTMLElement[] = rejects.slice(0, MAX_LISTED).map((reject) => {
-      const parts = [`${reject.partition}/${reject.offset}`, formatTime(reject.ts), reject.reason];
+      const parts = [positionText(reject), formatTime(reject.ts), reject.reason];
       return this.#item(`record ${reject._id}`, parts, reject._id === this.#shown, () => this.#showRecord(reject._id));
     });
     const more = rejects.length - MAX_LISTED;

@@ -1,12 +1,12 @@
 /** Replies and previews of control messages as plain text. Insert it as text, never as HTML. */
 
 import type { ControlReply, Preview, PreviewTopic } from "../../protocol/api_types.js";
-import { capitalize, controlPosition, plural, topicsOf } from "../ui/format.js";
+import { capitalize, plural, positionText, topicsOf } from "../ui/format.js";
 
 /** Outcome of a control message as a sentence. */
 export function describeReply(reply: ControlReply): string {
   const { outcome, reason, generation } = reply;
-  const message = `control message ${controlPosition(reply)}`;
+  const message = `control message ${positionText(reply)}`;
   const subject = generation ? `generation ${generation}` : message;
   const texts: Record<string, string> = {
     accepted: `Accepted: ${subject} is being built`,

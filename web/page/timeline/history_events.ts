@@ -3,8 +3,7 @@
  * A control message and the generation built for it are one event.
  */
 
-import type { Choice, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
-import { controlPosition } from "../ui/format.js";
+import type { Choice, ControlPosition, ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 import { generationStatus, messageStatus } from "./event_status.js";
 import type { EventStatus } from "./event_status.js";
 
@@ -37,6 +36,9 @@ function cutovers(lines: LogRow[], generations: Generation[]): Cutover[] {
   if (live?.liveAt && !found.some(([, to]) => to === live.generation)) found.push([live.liveAt, live.generation, false]);
   return found.sort(([a], [b]) => a - b);
 }
+
+/** What the column `control` of log lines holds. */
+const controlKey = ({ partition, offset }: ControlPosition) => `${partition}-${offset}`;
 
 function stagesOf(generation: Generation, allCutovers: Cutover[]): Stage[] {
   const { generation: number, requestedAt, catchUpSeconds, retiredAt } = generation;
@@ -81,20 +83,20 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
   const events: HistoryEvent[] = [];
   const requested = new Set<number>(); // generations with a control message
   for (const message of messages) {
-    const position = controlPosition(message);
-    const number = builtFor.get(position);
+    const key = controlKey(message);
+    const number = builtFor.get(key);
     const generation = number === undefined ? null : (byNumber.get(number) ?? null);
-    const rolledBackTo = byNumber.get(rolledBack.get(position) ?? 0) ?? null;
+    const rolledBackTo = byNumber.get(rolledBack.get(key) ?? 0) ?? null;
     if (generation) requested.add(generation.generation);
     events.push({
-      id: `m${position}`,
+      id: `m${key}`,
       at: message.ts,
       by: message.by ?? "kafka",
       status: generation
         ? generationStatus(generation, message.outcome, wentBack)
         : messageStatus(message, rolledBackTo !== null),
       reason: message.reason ?? "",
-      warnings: warningsAbout(position, lines),
+      warnings: warningsAbout(key, lines),
       message,
       generation,
       rolledBackTo,
@@ -124,19 +126,18 @@ export function historyEvents(messages: ControlRow[], generations: Generation[],
 }
 
 /** What the log says was ignored, without the position that its lines begin with. */
-function warningsAbout(position: string, lines: LogRow[]): string[] {
-  const prefix = `control ${position}: `;
+function warningsAbout(key: string, lines: LogRow[]): string[] {
   return lines
-    .filter(({ event, control }) => event === "warning" && control === position)
+    .filter(({ event, control }) => event === "warning" && control === key)
     .sort(byTime)
-    .map(({ msg }) => (msg.startsWith(prefix) ? msg.slice(prefix.length) : msg));
+    .map(({ msg }) => msg.replace(/^control \d+\/\d+: /, ""));
 }
 
 /** Log lines about an event's message or generation, oldest first. */
 export function logLinesOf({ message, generation }: HistoryEvent, lines: LogRow[]): LogRow[] {
-  const position = message && controlPosition(message);
+  const key = message && controlKey(message);
   const number = generation?.generation;
   return lines
-    .filter((line) => (position && line.control === position) || (number && line.generation === number))
+    .filter((line) => (key && line.control === key) || (number && line.generation === number))
     .sort(byTime);
 }

@@ -3,7 +3,7 @@
 import type { ControlRow, Generation, LogRow } from "../../protocol/api_types.js";
 import type { GridTables } from "../grid/grid_tables.js";
 import { button, byId, descriptionList, element } from "../ui/dom.js";
-import { controlPosition, describeChoice, formatCount } from "../ui/format.js";
+import { positionText, describeChoice, formatCount } from "../ui/format.js";
 import { icon } from "../ui/icons.js";
 import { formatDuration, formatTime } from "../ui/time_format.js";
 import type { EventStatus } from "./event_status.js";
@@ -123,7 +123,7 @@ export class Timeline {
     if (generation) parts.push(...generationDetail(generation, event.stages, this.#now));
     if (message) {
       const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
-      parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
+      parts.push(element("h3", {}, `Message ${positionText(message)}`), raw);
     }
     const lines = logLinesOf(event, this.#lines);
     parts.push(element("h3", {}, "Log"));
@@ -137,7 +137,7 @@ export class Timeline {
 function subjectOf({ generation, rolledBackTo, message }: HistoryEvent): string {
   if (generation) return `generation ${generation.generation}`;
   const rollback = rolledBackTo ? `, back to generation ${rolledBackTo.generation}` : "";
-  return message ? `message ${controlPosition(message)}${rollback}` : "";
+  return message ? `message ${positionText(message)}${rollback}` : "";
 }
 
 /** Old → new, or the request if it changed nothing. */

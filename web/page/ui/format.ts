@@ -34,8 +34,8 @@ export function describeChoice(choice: Partial<Choice>): string {
   return [driver, choice.joinType, lookups.filter(Boolean).join(", ")].filter(Boolean).join(" ");
 }
 
-/** Partition and offset of a control message, as log lines name it. */
-export const controlPosition = ({ partition, offset }: ControlPosition) => `${partition}-${offset}`;
+/** Partition and offset of a record, as everywhere in texts. */
+export const positionText = ({ partition, offset }: ControlPosition) => `${partition}/${offset}`;
 
 export function formatRate(perSecond: number | null): string {
   if (perSecond === null) return "–";

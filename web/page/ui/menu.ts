@@ -50,8 +50,8 @@ const heading = (text: string) => element("div", { class: "heading", role: "pres
 const entries = (menu: HTMLElement) => [...menu.querySelectorAll<HTMLElement>("[role=menuitem]")];
 
 function entry({ label, hint, action }: MenuAction, menu: HTMLElement): HTMLElement {
-  const created = element("button", { type: "button", role: "menuitem" }, label);
-  created.append(element("span", { class: "muted" }, hint));
+  const texts = [element("span", { class: "label" }, label), element("span", { class: "muted" }, hint)];
+  const created = element("button", { type: "button", role: "menuitem" }, ...texts);
   created.addEventListener("click", () => {
     menu.hidePopover();
     action();

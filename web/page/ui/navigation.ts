@@ -10,8 +10,9 @@ export type ViewName = (typeof VIEWS)[number];
 export function createViews(
   layout: SavedLayout,
   onShow: Partial<Record<ViewName, () => void>>,
-): (name: ViewName) => void {
-  const show = (name: ViewName) => {
+): (name: string) => void {
+  const show = (wanted: string) => {
+    const name = VIEWS.find((view) => view === wanted) ?? "tables";
     for (const view of VIEWS) {
       byId(`view-${view}`).hidden = view !== name;
       byId(`to-${view}`).setAttribute("aria-pressed", String(view === name));
@@ -20,7 +21,7 @@ export function createViews(
     onShow[name]?.();
   };
   for (const view of VIEWS) byId(`to-${view}`).addEventListener("click", () => show(view));
-  show(VIEWS.find((view) => view === layout.current.view) ?? "tables");
+  show(layout.current.view);
   return show;
 }
 

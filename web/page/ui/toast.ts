@@ -3,6 +3,7 @@
 import { setText } from "./dom.js";
 
 const SHOWN_MS = 4000;
+const READING_MS = 60; // for each character of a long text
 
 export class Toast {
   #target: HTMLElement;
@@ -16,7 +17,7 @@ export class Toast {
     setText(this.#target, text);
     this.#target.classList.add("shown");
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#target.classList.remove("shown"), SHOWN_MS);
+    this.#timer = setTimeout(() => this.#target.classList.remove("shown"), Math.max(SHOWN_MS, READING_MS * text.length));
   }
 
   /** Show `prefix` and the error if the work fails. */

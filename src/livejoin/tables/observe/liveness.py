@@ -54,7 +54,7 @@ class Liveness:
         self._leader_heard_at = self._clock()
         if at_ms is not None:
             when = datetime.fromtimestamp(at_ms / 1000, UTC)
-            self._leader_time = when.isoformat(timespec="seconds").replace("+00:00", "Z")
+            self._leader_time = when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
     def reset(self) -> None:
         """Forget the leader of a ledger that was replaced."""

@@ -10,10 +10,12 @@ import { icon } from "./page/ui/icons.js";
 import { SavedLayout } from "./page/ui/layout.js";
 import { createViews } from "./page/ui/navigation.js";
 import { preferences } from "./page/ui/preferences.js";
+import { SavedViews } from "./page/ui/saved_views.js";
 import { registerShortcuts } from "./page/ui/shortcuts.js";
 import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
 import { UserMenu } from "./page/ui/user_menu.js";
+import { ViewsMenu } from "./page/ui/views_menu.js";
 import { Connection } from "./protocol/connection.js";
 import { get } from "./protocol/http.js";
 const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
@@ -23,7 +25,7 @@ const SPEC_RETRY_MS = 2000;
 const OPERATOR_TABLES = ["audit"];
 const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
-const layout = new SavedLayout({
+const DEFAULT_LAYOUT = {
     view: "tables",
     tab: "tab-logs",
     wide: "",
@@ -31,9 +33,12 @@ const layout = new SavedLayout({
     following: [],
     split: DEFAULT_SPLIT,
     tables: {},
-});
+};
+const savedViews = new SavedViews(DEFAULT_LAYOUT);
+const layout = new SavedLayout(DEFAULT_LAYOUT, (named) => savedViews.has(named));
 const toast = new Toast(byId("toast"));
 const userMenu = new UserMenu(toast);
+const viewsMenu = new ViewsMenu(layout, savedViews, toast);
 const swapPanel = new SwapPanel();
 const statusBar = new StatusBar((since) => {
     swapPanel.setStale(since);
@@ -116,19 +121,22 @@ function showPreferences() {
     byId("theme").title = `Colours: ${preferences.theme} (t)`;
     setText(byId("timezone"), preferences.utc ? "UTC" : "Local");
 }
-function resetLayout() {
-    if (!workspace)
-        return;
-    const reset = workspace.reset().then(() => toast.show("The layout was reset."));
-    toast.showFailure("The layout could not be reset", reset);
-    showView("tables");
+/** Another layout was opened: a saved view, that of a link, or the default. */
+function showLayout() {
+    showView(layout.current.view);
+    if (workspace)
+        toast.showFailure("The tables could not be arranged", workspace.arrange());
 }
 byId("pause").append(icon("pause"), "Pause");
 byId("change").prepend(icon("swap"));
 byId("reset").append(icon("reset"));
 byId("help-open").append(icon("help"));
 byId("pause").addEventListener("click", togglePause);
-byId("reset").addEventListener("click", resetLayout);
+byId("reset").addEventListener("click", () => {
+    layout.reset();
+    toast.show("The layout was reset.");
+});
+layout.addEventListener("open", showLayout);
 byId("theme").addEventListener("click", () => preferences.nextTheme());
 byId("timezone").addEventListener("click", () => preferences.toggleUtc());
 preferences.addEventListener("theme", showPreferences);
@@ -145,12 +153,16 @@ registerShortcuts([
     { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
     { key: "p", description: "pause or resume", action: togglePause },
     { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
+    { key: "v", description: "open the menu of saved views", action: () => viewsMenu.open() },
     { key: "/", description: "filter the focused table", action: () => workspace?.filterFocused() },
     { key: "t", description: "light, dark or the system's colours", action: () => preferences.nextTheme() },
     { key: "u", description: "local time or UTC", action: () => preferences.toggleUtc() },
 ]);
 // --- tables
+/** Its grids write numbers in this language. The page is in English, and its filters read numbers as they are written. */
+const LANGUAGES = { value: ["en"] };
 async function loadEngine() {
+    Object.defineProperty(navigator, "languages", LANGUAGES);
     const { ready, worker } = await import("../engine/perspective-anywidget.js"); // 6 MB: nothing above waits for it
     return Promise.all([worker(), ready]);
 }

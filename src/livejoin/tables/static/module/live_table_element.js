@@ -19,6 +19,7 @@ th[aria-sort=descending] button::after { content: " ▼" / ""; }
 td { padding: 0 0.5em; line-height: 1.75; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
 .number { text-align: end; }
 td.number { font-variant-numeric: tabular-nums; }
+td.null::after { content: "–"; color: light-dark(#52606d, #a3b1bf); }
 tr.spacer td { padding: 0; line-height: 0; }
 `;
 let styleSheet;

@@ -142,7 +142,9 @@ export class RowGrid {
         row.setAttribute("aria-rowindex", String(index + 2)); // 1 is the header
         for (const [c, { name, type }] of this.#columns.entries()) {
             const cell = row.children[c];
-            const text = format(cells?.[name] ?? null, type);
+            const value = cells?.[name] ?? null;
+            const text = format(value, type);
+            cell.classList.toggle("null", value === null); // its dash is no text that could be copied
             if (cell.textContent === text)
                 continue;
             cell.textContent = text;

@@ -1,4 +1,5 @@
 /** Export and copy what a viewer shows: its rows and columns as they are filtered, sorted and grouped. */
+import { formatTime } from "../ui/time_format.js";
 const MEDIA_TYPES = {
     csv: "text/csv;charset=utf-8",
     json: "application/json",
@@ -16,9 +17,12 @@ export async function download(viewer, name, format) {
             : JSON.stringify(toRows(await readColumns(view)), null, 1);
     saveFile(new Blob([data], { type: MEDIA_TYPES[format] }), `${name}.${format}`);
 }
-/** Copy the selected cells, or all rows, separated by tabs as spreadsheets expect. Returns the number of rows. */
+/**
+ * Copy the selected cells, or all rows, separated by tabs as spreadsheets expect. Times are as shown; files have them
+ * in UTC. Returns the number of rows.
+ */
 export async function copy(viewer) {
-    const columns = await readColumns(await viewer.getView(), selection(viewer));
+    const columns = await readColumns(await viewer.getView(), formatTime, selection(viewer));
     const text = toText(columns, "\t", (value) => typeof value === "string" ? escapeFormula(value).replace(/[\t\r\n]+/g, " ") : plainText(value));
     await copyText(text);
     return rowCount(columns);
@@ -34,13 +38,14 @@ export function selection(viewer) {
     const range = viewer.getSelection();
     return range && range.end_row > range.start_row ? range : undefined;
 }
-/** The columns of a view, with times as ISO strings. */
-async function readColumns(view, range) {
+const isoTime = (ms) => new Date(ms).toISOString();
+/** The columns of a view, with times as text. */
+async function readColumns(view, writeTime = isoTime, range) {
     const [columns, schema] = await Promise.all([range ? view.to_columns(range) : view.to_columns(), view.schema()]);
-    const toIso = (value) => (typeof value === "number" ? new Date(value).toISOString() : value);
+    const asText = (value) => (typeof value === "number" ? writeTime(value) : value);
     // names in a pivot are paths that end with the column
     const isTime = (name) => schema[name.split("|").at(-1) ?? name] === "datetime";
-    return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, isTime(name) ? values.map(toIso) : values]));
+    return Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, isTime(name) ? values.map(asText) : values]));
 }
 function toRows(columns) {
     const names = Object.keys(columns);

@@ -6,7 +6,7 @@ const NUMBER = /^(-?)([\d,]*)(?:\.(\d{0,9}))?$/; // as the grid writes it
 const SIGNS = { "==": "=", "!=": "≠", ">=": "≥", "<=": "≤" };
 const WITHOUT_VALUE = ["is null", "is not null"];
 const MOST_CHARS = 60; // of a value
-const isQuick = ([column]) => column.startsWith(QUICK);
+export const isQuick = ([column]) => column.startsWith(QUICK);
 /** The text of the quick filter, "" if there is none. */
 export function quickText({ filter = [] }) {
     return filter.find(isQuick)?.[0].slice(QUICK.length) ?? "";

@@ -7,7 +7,8 @@
 import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js";
 import { EXPERT_PANEL } from "../arrange/expert_panel.js";
 import { preferences } from "../ui/preferences.js";
-import { gridTimeFormat } from "../ui/time_format.js";
+import { chartTimeFormat } from "../ui/time_format.js";
+import { fitConfig } from "./fit_config.js";
 import { styleSheet } from "./style_sheet.js";
 const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
 const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
@@ -17,6 +18,7 @@ export class GridTable {
     ready = false; // the viewer is loaded
     #engine;
     #settings;
+    #saved; // the arrangement to show, relative to the defaults
     #current = null;
     #next = null; // replaces the current table
     #created = 0; // for unique names: the viewer may still use the previous table
@@ -35,6 +37,7 @@ export class GridTable {
         this.viewer = viewer;
         this.name = viewer.dataset["table"] ?? "";
         this.#settings = settings;
+        this.#saved = settings.saved;
     }
     /** The listener is called once, with the grid before its first rows are drawn. */
     onGrid(listener) {
@@ -188,25 +191,48 @@ export class GridTable {
         });
         await this.#restore(this.#defaults);
         this.#savedDefaults = await this.#userConfig();
-        if (this.#settings.saved)
-            await this.#restore({ ...this.#defaults, ...this.#settings.saved });
+        const misfit = this.#saved ? await this.#arrange(this.#saved) : "";
         this.ready = true;
         this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
+        if (misfit)
+            void this.#reportMisfit(misfit);
         this.#showConfig(await this.viewer.save());
         preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
         preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
     }
     async #restore(config) {
         const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
-        const formats = Object.fromEntries(times.map((name) => [name, { ...config.columns_config?.[name], date_format: gridTimeFormat() }]));
+        const formats = Object.fromEntries(times.map((name) => [name, { ...config.columns_config?.[name], date_format: chartTimeFormat() }]));
         const columns_config = { ...config.columns_config, ...formats };
         await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
     }
-    /** Back to the defaults. */
-    async reset() {
-        await this.#opening; // a saved layout may be being restored
-        if (this.ready)
+    /** Show another arrangement, relative to the defaults; undefined for the defaults. */
+    async arrange(saved) {
+        this.#saved = saved; // a hidden viewer may open later
+        await this.#opening; // the previous one may be being restored
+        if (!this.ready)
+            return;
+        const misfit = await this.reading(() => this.#arrange(saved ?? {}));
+        if (misfit)
+            await this.#reportMisfit(misfit);
+    }
+    /** Returns what of the arrangement is not shown, or "". */
+    async #arrange(saved) {
+        const { config, missing } = fitConfig(saved, this.#types);
+        try {
+            await this.#restore({ ...this.#savedDefaults, ...config });
+        }
+        catch (error) {
+            console.warn(`${this.name} could not be arranged as asked for`, error);
             await this.#restore(this.#savedDefaults);
+            return `the arrangement of ${this.name}`;
+        }
+        return missing.length ? `${missing.map((name) => `“${name}”`).join(", ")} in ${this.name}` : "";
+    }
+    /** What is shown is another arrangement than the one asked for. */
+    async #reportMisfit(misfit) {
+        await this.#reportChanges();
+        this.#settings.onMisfit(misfit);
     }
     /** The panel was resized: a chart that is being created does not notice by itself. */
     fit() {

@@ -13,6 +13,7 @@ import { FilterBar } from "./filter_bar.js";
 import { enableHeadings } from "./headings.js";
 import { OrderMenu } from "./order_menu.js";
 import { correctedSort } from "./row_order.js";
+import { writeTimes } from "./times.js";
 /** Initial configuration of charts: a chart of single rows is of no use. */
 const CHART_DEFAULTS = {
     users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
@@ -118,12 +119,14 @@ export class TablePanel {
         setText(this.#count, passing === null ? all : `${formatCount(passing)} of ${all}`);
         return passing;
     }
-    /** Whether the newest row is kept in view. */
-    set following(following) {
+    /** Another arrangement is shown; `following`: whether the newest row is kept in view. */
+    arranged(following) {
         this.#order.following = following;
+        this.#gridConfig = null;
     }
     /** What the engine's grid does not do by itself. */
     #extend(grid) {
+        writeTimes(grid);
         styleCells(grid);
         enableHeadings(grid, (column, add) => this.#order.sort(column, add));
         const changed = new ChangedCells(grid);

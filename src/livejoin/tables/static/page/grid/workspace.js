@@ -24,8 +24,11 @@ export class Workspace {
     #main = byId("view-tables");
     #live;
     #status = null;
+    #misfits = []; // what of the layout is not here
+    #toast;
     constructor(engine, layout, toast) {
         this.#layout = layout;
+        this.#toast = toast;
         this.#arrangePanel = new ArrangePanel(toast);
         const viewers = [...this.#main.querySelectorAll("perspective-viewer")];
         this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
@@ -37,6 +40,7 @@ export class Workspace {
         });
         this.#folds.show(layout.current.folded);
         this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
+        this.#leaveOutUnknown();
         this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
             for (const tools of byId("tab-tools").children)
                 tools.hidden = tools.id !== `tools-${tab.id}`;
@@ -61,7 +65,8 @@ export class Workspace {
             layout.update({ tables: changes ? { ...others, [name]: changes } : others });
         };
         const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, sort: arrivalSort(name, "desc") };
-        return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange });
+        const onMisfit = (what) => this.#reportMisfit(what);
+        return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange, onMisfit });
     }
     #addPanel(table, toast) {
         const body = table.viewer.parentElement;
@@ -129,15 +134,47 @@ export class Workspace {
         for (const table of this.tables.byName.values())
             table.fit();
     }
-    async reset() {
-        this.#layout.reset();
-        this.#folds.show(this.#layout.current.folded);
-        this.#setSplit(this.#layout.current.split);
-        this.#showTab(this.#layout.current.tab);
+    /** Show the layout, which is another one now. */
+    async arrange() {
+        this.#misfits = [];
+        this.#leaveOutUnknown();
+        const { folded, split, tab, following, tables } = this.#layout.current;
+        this.#folds.show(folded);
+        this.#setSplit(split);
+        this.#showTab(tab);
         this.#showWidened();
-        for (const panel of this.#panels.values())
-            panel.following = false;
-        await Promise.all([...this.tables.byName.values()].map((table) => table.reset()));
+        for (const [name, panel] of this.#panels)
+            panel.arranged(following.includes(name));
+        await Promise.all([...this.tables.byName.values()].map((table) => table.arrange(tables[table.name])));
+    }
+    /** Leave out of the layout, and report, the tables that are not here, or not for this user. */
+    #leaveOutUnknown() {
+        const layout = this.#layout.current;
+        const tabs = [...byId("tabs").querySelectorAll("[role=tab]")];
+        const hidden = tabs.filter((tab) => tab.hidden).map((tab) => tab.dataset["table"] ?? "");
+        const here = (name) => this.tables.byName.has(name) && !hidden.includes(name);
+        const named = [...Object.keys(layout.tables), ...layout.following, layout.wide].filter(Boolean);
+        const missing = new Set(named.filter((name) => !here(name)));
+        const change = {};
+        if (missing.size) {
+            change.tables = Object.fromEntries(Object.entries(layout.tables).filter(([name]) => here(name)));
+            change.following = layout.following.filter(here);
+            change.wide = missing.has(layout.wide) ? "" : layout.wide;
+        }
+        const tab = tabs.find(({ id }) => id === layout.tab);
+        if (!tab || tab.hidden) {
+            missing.add(tab?.dataset["table"] ?? `tab ${layout.tab}`);
+            change.tab = tabs[0].id;
+        }
+        if (!missing.size)
+            return;
+        this.#layout.update(change);
+        this.#reportMisfit([...missing].map((name) => `“${name}”`).join(", "));
+    }
+    /** Tables report one after another, as they are opened. */
+    #reportMisfit(what) {
+        this.#misfits.push(what);
+        this.#toast.show(`The rest is arranged; not here: ${this.#misfits.join("; ")}.`);
     }
     setLive(generation) {
         this.#live = generation;

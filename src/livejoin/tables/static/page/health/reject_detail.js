@@ -1,6 +1,6 @@
 /** A rejected record down to its bytes. */
 import { descriptionList, element } from "../ui/dom.js";
-import { plural } from "../ui/format.js";
+import { plural, positionText } from "../ui/format.js";
 import { formatTime } from "../ui/time_format.js";
 const MAX_BYTES = 4096; // livejoin keeps no more of a value
 const BYTES_PER_LINE = 16;
@@ -9,7 +9,7 @@ export function rejectDetail({ topic, partition, offset, ts, reason, raw }) {
     return [
         descriptionList([
             ["Reason", reason],
-            ["Where", `${topic}, partition ${partition}, offset ${offset}`],
+            ["Where", `${topic} ${positionText({ partition, offset })}`],
             ["When", formatTime(ts)],
             ["Size", `${plural(bytes.length, "byte")}${bytes.length >= MAX_BYTES ? ", the first 4 KiB" : ""}`],
         ]),

@@ -1,6 +1,6 @@
 /** Rejects grouped by reason; of the selected group its newest records, one of them down to its bytes. */
 import { button, byId, element, setChildren, setText } from "../ui/dom.js";
-import { formatCount, plural } from "../ui/format.js";
+import { formatCount, plural, positionText } from "../ui/format.js";
 import { formatTime } from "../ui/time_format.js";
 import { rejectDetail } from "./reject_detail.js";
 import { groupRejects } from "./reject_groups.js";
@@ -61,7 +61,7 @@ export class RejectsCard {
         const { source, rule, rejects } = group;
         setText(this.#groupTitle, `${source}: ${rule} (${plural(rejects.length, "record")})`);
         const items = rejects.slice(0, MAX_LISTED).map((reject) => {
-            const parts = [`${reject.partition}/${reject.offset}`, formatTime(reject.ts), reject.reason];
+            const parts = [positionText(reject), formatTime(reject.ts), reject.reason];
             return this.#item(`record ${reject._id}`, parts, reject._id === this.#shown, () => this.#showRecord(reject._id));
         });
         const more = rejects.length - MAX_LISTED;

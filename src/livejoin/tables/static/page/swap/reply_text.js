@@ -1,9 +1,9 @@
 /** Replies and previews of control messages as plain text. Insert it as text, never as HTML. */
-import { capitalize, controlPosition, plural, topicsOf } from "../ui/format.js";
+import { capitalize, plural, positionText, topicsOf } from "../ui/format.js";
 /** Outcome of a control message as a sentence. */
 export function describeReply(reply) {
     const { outcome, reason, generation } = reply;
-    const message = `control message ${controlPosition(reply)}`;
+    const message = `control message ${positionText(reply)}`;
     const subject = generation ? `generation ${generation}` : message;
     const texts = {
         accepted: `Accepted: ${subject} is being built`,

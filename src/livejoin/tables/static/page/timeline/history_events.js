@@ -2,7 +2,6 @@
  * History events derived from the tables `control_raw`, `generations` and `orchestrator_logs`. Pure.
  * A control message and the generation built for it are one event.
  */
-import { controlPosition } from "../ui/format.js";
 import { generationStatus, messageStatus } from "./event_status.js";
 /** All cutovers, oldest first: those in the log, and that of the live generation if the log no longer has it. */
 function cutovers(lines, generations) {
@@ -16,6 +15,8 @@ function cutovers(lines, generations) {
         found.push([live.liveAt, live.generation, false]);
     return found.sort(([a], [b]) => a - b);
 }
+/** What the column `control` of log lines holds. */
+const controlKey = ({ partition, offset }) => `${partition}-${offset}`;
 function stagesOf(generation, allCutovers) {
     const { generation: number, requestedAt, catchUpSeconds, retiredAt } = generation;
     const readyAt = catchUpSeconds === null ? null : requestedAt + 1000 * catchUpSeconds;
@@ -64,21 +65,21 @@ export function historyEvents(messages, generations, lines) {
     const events = [];
     const requested = new Set(); // generations with a control message
     for (const message of messages) {
-        const position = controlPosition(message);
-        const number = builtFor.get(position);
+        const key = controlKey(message);
+        const number = builtFor.get(key);
         const generation = number === undefined ? null : (byNumber.get(number) ?? null);
-        const rolledBackTo = byNumber.get(rolledBack.get(position) ?? 0) ?? null;
+        const rolledBackTo = byNumber.get(rolledBack.get(key) ?? 0) ?? null;
         if (generation)
             requested.add(generation.generation);
         events.push({
-            id: `m${position}`,
+            id: `m${key}`,
             at: message.ts,
             by: message.by ?? "kafka",
             status: generation
                 ? generationStatus(generation, message.outcome, wentBack)
                 : messageStatus(message, rolledBackTo !== null),
             reason: message.reason ?? "",
-            warnings: warningsAbout(position, lines),
+            warnings: warningsAbout(key, lines),
             message,
             generation,
             rolledBackTo,
@@ -108,18 +109,17 @@ export function historyEvents(messages, generations, lines) {
     return events.sort((a, b) => b.at - a.at || (order(a) < order(b) ? 1 : -1));
 }
 /** What the log says was ignored, without the position that its lines begin with. */
-function warningsAbout(position, lines) {
-    const prefix = `control ${position}: `;
+function warningsAbout(key, lines) {
     return lines
-        .filter(({ event, control }) => event === "warning" && control === position)
+        .filter(({ event, control }) => event === "warning" && control === key)
         .sort(byTime)
-        .map(({ msg }) => (msg.startsWith(prefix) ? msg.slice(prefix.length) : msg));
+        .map(({ msg }) => msg.replace(/^control \d+\/\d+: /, ""));
 }
 /** Log lines about an event's message or generation, oldest first. */
 export function logLinesOf({ message, generation }, lines) {
-    const position = message && controlPosition(message);
+    const key = message && controlKey(message);
     const number = generation?.generation;
     return lines
-        .filter((line) => (position && line.control === position) || (number && line.generation === number))
+        .filter((line) => (key && line.control === key) || (number && line.generation === number))
         .sort(byTime);
 }

@@ -1,6 +1,6 @@
 /** The Timeline view: control messages and generations, newest first, with details of the selected one. */
 import { button, byId, descriptionList, element } from "../ui/dom.js";
-import { controlPosition, describeChoice, formatCount } from "../ui/format.js";
+import { positionText, describeChoice, formatCount } from "../ui/format.js";
 import { icon } from "../ui/icons.js";
 import { formatDuration, formatTime } from "../ui/time_format.js";
 import { historyEvents, logLinesOf } from "./history_events.js";
@@ -108,7 +108,7 @@ export class Timeline {
             parts.push(...generationDetail(generation, event.stages, this.#now));
         if (message) {
             const raw = element("pre", { class: "raw", tabindex: 0 }, message.raw ?? "(empty)");
-            parts.push(element("h3", {}, `Message ${controlPosition(message)}`), raw);
+            parts.push(element("h3", {}, `Message ${positionText(message)}`), raw);
         }
         const lines = logLinesOf(event, this.#lines);
         parts.push(element("h3", {}, "Log"));
@@ -123,7 +123,7 @@ function subjectOf({ generation, rolledBackTo, message }) {
     if (generation)
         return `generation ${generation.generation}`;
     const rollback = rolledBackTo ? `, back to generation ${rolledBackTo.generation}` : "";
-    return message ? `message ${controlPosition(message)}${rollback}` : "";
+    return message ? `message ${positionText(message)}${rollback}` : "";
 }
 /** Old → new, or the request if it changed nothing. */
 function changeOf({ generation, rolledBackTo, message, previous }) {

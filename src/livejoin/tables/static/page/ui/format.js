@@ -22,8 +22,8 @@ export function describeChoice(choice) {
     const [driver, ...lookups] = Object.values(topicsOf(choice));
     return [driver, choice.joinType, lookups.filter(Boolean).join(", ")].filter(Boolean).join(" ");
 }
-/** Partition and offset of a control message, as log lines name it. */
-export const controlPosition = ({ partition, offset }) => `${partition}-${offset}`;
+/** Partition and offset of a record, as everywhere in texts. */
+export const positionText = ({ partition, offset }) => `${partition}/${offset}`;
 export function formatRate(perSecond) {
     if (perSecond === null)
         return "–";

@@ -43,8 +43,8 @@ function show(menu, items, at) {
 const heading = (text) => element("div", { class: "heading", role: "presentation" }, text);
 const entries = (menu) => [...menu.querySelectorAll("[role=menuitem]")];
 function entry({ label, hint, action }, menu) {
-    const created = element("button", { type: "button", role: "menuitem" }, label);
-    created.append(element("span", { class: "muted" }, hint));
+    const texts = [element("span", { class: "label" }, label), element("span", { class: "muted" }, hint)];
+    const created = element("button", { type: "button", role: "menuitem" }, ...texts);
     created.addEventListener("click", () => {
         menu.hidePopover();
         action();

@@ -3,7 +3,8 @@ import { byId } from "./dom.js";
 const VIEWS = ["tables", "timeline", "health"];
 /** `onShow` is called when a view becomes visible. Returns the function that shows a view. */
 export function createViews(layout, onShow) {
-    const show = (name) => {
+    const show = (wanted) => {
+        const name = VIEWS.find((view) => view === wanted) ?? "tables";
         for (const view of VIEWS) {
             byId(`view-${view}`).hidden = view !== name;
             byId(`to-${view}`).setAttribute("aria-pressed", String(view === name));
@@ -14,7 +15,7 @@ export function createViews(layout, onShow) {
     };
     for (const view of VIEWS)
         byId(`to-${view}`).addEventListener("click", () => show(view));
-    show(VIEWS.find((view) => view === layout.current.view) ?? "tables");
+    show(layout.current.view);
     return show;
 }
 /**

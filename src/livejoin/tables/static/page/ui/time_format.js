@@ -1,15 +1,19 @@
 /** Times and durations as text. Times are local or UTC, as the user prefers. */
 import { preferences } from "./preferences.js";
 const twoDigits = (number) => String(number).padStart(2, "0");
-/** `2026-01-31 12:00:00.123`, with a trailing Z if UTC. */
+/** `2026-01-31T12:00:00.123Z`; the same with the zone, `2026-01-31T07:00:00.123-05:00`, if local. */
 export function formatTime(ms) {
-    const { utc } = preferences;
-    const shifted = new Date(utc ? ms : ms - new Date(ms).getTimezoneOffset() * 60_000);
+    const minutes = preferences.utc ? 0 : -Math.round(new Date(ms).getTimezoneOffset());
+    const shifted = new Date(ms + minutes * 60_000);
     if (Number.isNaN(shifted.valueOf()))
         return String(ms); // out of the range of Date
-    return shifted.toISOString().replace("T", " ").replace("Z", utc ? "Z" : "");
+    const text = shifted.toISOString();
+    if (!minutes)
+        return text;
+    const zone = `${twoDigits(Math.floor(Math.abs(minutes) / 60))}:${twoDigits(Math.abs(minutes) % 60)}`;
+    return `${text.slice(0, -1)}${minutes < 0 ? "-" : "+"}${zone}`;
 }
-/** `12:00:00`, for a recent time. */
+/** `12:00:00`, for a recent time; UTC with a trailing Z. */
 export function formatClock(ms) {
     return formatTime(ms).slice(11, 19) + (preferences.utc ? "Z" : "");
 }
@@ -39,8 +43,8 @@ export function formatAge(ms) {
         return `${Math.round(s / 60)} min`;
     return s < 172_800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86_400)} days`;
 }
-/** The grid's date format: the fields of `formatTime` in the browser's locale. */
-export function gridTimeFormat() {
+/** The fields of `formatTime` for charts: the engine writes them in the browser's language. */
+export function chartTimeFormat() {
     return {
         format: "custom",
         ...(preferences.utc ? { timeZone: "UTC" } : {}),

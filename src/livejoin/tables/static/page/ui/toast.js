@@ -1,6 +1,7 @@
 /** Short messages at the edge of the page that disappear after a few seconds. */
 import { setText } from "./dom.js";
 const SHOWN_MS = 4000;
+const READING_MS = 60; // for each character of a long text
 export class Toast {
     #target;
     #timer;
@@ -11,7 +12,7 @@ export class Toast {
         setText(this.#target, text);
         this.#target.classList.add("shown");
         clearTimeout(this.#timer);
-        this.#timer = setTimeout(() => this.#target.classList.remove("shown"), SHOWN_MS);
+        this.#timer = setTimeout(() => this.#target.classList.remove("shown"), Math.max(SHOWN_MS, READING_MS * text.length));
     }
     /** Show `prefix` and the error if the work fails. */
     showFailure(prefix, work) {

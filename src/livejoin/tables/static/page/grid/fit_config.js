@@ -1,0 +1,83 @@
+/**
+ * Fits a configuration that was made for other columns, or written by anybody, to a table: what it names and the table
+ * has not is left out, and so is what is not well formed. Pure.
+ */
+import { isRecord, isTexts } from "../ui/layout_format.js";
+import { isQuick, quickText, withQuickText } from "./filters.js";
+const COLUMN = /"((?:[^"\\]|\\.)*)"/g; // in an expression
+const TEXT = /'(?:[^'\\]|\\.)*'/g;
+export function fitConfig(given, types) {
+    const missing = new Set();
+    const found = wellFormed(given);
+    const expressions = fitExpressions(found.expressions ?? {}, types, missing);
+    const known = (name) => name in types || name in expressions;
+    const exists = (name) => {
+        const computed = name in (found.expressions ?? {}); // of a lost one its columns are named
+        if (!known(name) && !computed)
+            missing.add(name);
+        return known(name);
+    };
+    const { columns, group_by, split_by, sort, filter, aggregates, columns_config } = found;
+    const config = { ...found };
+    if (found.expressions)
+        config.expressions = expressions;
+    if (columns)
+        config.columns = columns.filter((name) => name === null || exists(name));
+    if (config.columns && !config.columns.some((name) => name !== null))
+        delete config.columns; // as by default
+    if (group_by)
+        config.group_by = group_by.filter(exists);
+    if (split_by)
+        config.split_by = split_by.filter(exists);
+    if (sort)
+        config.sort = sort.filter(([name]) => exists(name));
+    if (filter)
+        config.filter = filter.filter((each) => isQuick(each) || exists(each[0]));
+    if (aggregates)
+        config.aggregates = ofColumns(aggregates, known);
+    if (columns_config)
+        config.columns_config = ofColumns(columns_config, known);
+    const lostQuick = config.filter?.some((each) => isQuick(each) && !(each[0] in expressions));
+    if (lostQuick)
+        Object.assign(config, withQuickText(config, quickText(config), types)); // it names all columns
+    return { config, missing: [...missing] };
+}
+/** Expressions of columns that the table has. A quick filter is made anew if need be, so nothing of it is missing. */
+function fitExpressions(given, types, missing) {
+    return Object.fromEntries(Object.entries(given).filter(([name, text]) => {
+        const lost = [...text.replace(TEXT, "").matchAll(COLUMN)].map((match) => match[1]).filter((each) => !(each in types));
+        if (!isQuick([name, "", null]))
+            for (const each of lost)
+                missing.add(each);
+        return !lost.length;
+    }));
+}
+function ofColumns(record, exists) {
+    return Object.fromEntries(Object.entries(record).filter(([name]) => exists(name)));
+}
+const isText = (value) => typeof value === "string";
+const isSort = (value) => isTexts(value) && value.length === 2;
+const isFilter = (value) => Array.isArray(value) && value.length === 3 && isTexts(value.slice(0, 2));
+const only = (test) => (value) => test(value) ? value : undefined;
+const listOf = (test) => (value) => Array.isArray(value) ? value.filter(test) : undefined;
+const recordOf = (test) => (value) => isRecord(value) ? Object.fromEntries(Object.entries(value).filter(([, each]) => test(each))) : undefined;
+const SETTINGS = {
+    plugin: only(isText),
+    settings: only((value) => typeof value === "boolean"),
+    columns: listOf((value) => value === null || isText(value)),
+    group_by: listOf(isText),
+    split_by: listOf(isText),
+    group_rollup_mode: only(isText),
+    split_rollup_mode: only(isText),
+    aggregates: only(isRecord),
+    sort: listOf(isSort),
+    filter: listOf(isFilter),
+    expressions: recordOf(isText),
+    plugin_config: only(isRecord),
+    columns_config: recordOf(isRecord),
+};
+/** The known settings. What is bound to the page (table, theme, title) is never somebody else's. */
+function wellFormed(given) {
+    const read = Object.entries(given).map(([name, value]) => [name, SETTINGS[name]?.(value)]);
+    return Object.fromEntries(read.filter(([, value]) => value !== undefined));
+}
