@@ -178,7 +178,12 @@ class Leader:
         if replies is not None:
             threads.start("replies", replies.run)
         started = facts.LeaderStarted(
-            time.time(), time.monotonic(), settings.initial_choice, settings.limits, last_generation
+            time.time(),
+            time.monotonic(),
+            settings.initial_choice,
+            settings.limits,
+            last_generation,
+            settings.join_spec,
         )
         try:
             loop.run(decide(state, started), inbox, ledger, executor, over)

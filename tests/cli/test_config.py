@@ -131,3 +131,20 @@ def test_warnings_go_to_standard_error(tmp_path: Path) -> None:
     assert done.stderr.startswith(
         "livejoin: warning: kafka and kafka_data name the same servers (a:1) with different"
     )
+
+
+def test_the_tables_that_follow_from_declared_sources_are_printed(tmp_path: Path) -> None:
+    file = tmp_path / "livejoin.yaml"
+    file.write_text(
+        "sources:\n"
+        "  a: {key: k, fields: {k: int64, x: 'decimal(12,2)'}}\n"
+        "  b: {key: id, fields: {id: int64, x: string}}\n"
+    )
+    lines = _config("-c", str(file)).splitlines()
+    tables = [line.split(maxsplit=1) for line in lines[lines.index("") + 1 :]]
+    assert tables == [
+        ["table", "columns"],
+        ["final_ui", "k int64, x decimal(12,2), b_x string"],
+        ["a_ui", "k int64, x decimal(12,2)"],
+        ["b_ui", "id int64, x string"],
+    ]

@@ -60,3 +60,27 @@ def test_preview_of_a_rollback_names_what_is_live_now_and_afterwards() -> None:
         assert f"live         {second} now, {first} afterwards" in lines
         assert f"standby      {second} afterwards" in lines
         assert stage.state.live == before.live, "a preview changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--jion", "inner"], "No such option: --jion. Did you mean --join?"),
+        (["users_b"], "Got unexpected extra argument: users_b"),
+        (["--users-topic"], "Option --users-topic requires the name of a topic."),
+        (["--users-topic", "--join", "left"], "Option --users-topic requires the name"),
+    ],
+)
+@pytest.mark.parametrize("command", ["send", "preview"])
+def test_an_option_that_does_not_exist_is_wrong_usage(
+    command: str, arguments: list[str], error: str
+) -> None:
+    done = CliRunner().invoke(main.cli, [command, *arguments, "--url", "http://127.0.0.1:1/"])
+    assert done.exit_code == 2
+    assert error in done.stderr
+
+
+def test_a_topic_of_any_source_can_be_named(older: Stage) -> None:
+    output = _run(older, "send", "--join", "inner", "--orders-topic=o", "--pets-topic", "p")
+    assert 'warning: unknown field "ordersTopic"' in output
+    assert 'warning: unknown field "petsTopic"' in output

@@ -120,7 +120,7 @@ def test_every_setting_is_described() -> None:
     "document",
     [
         *("README.md", "docs/settings.md", "docs/security.md", "docs/coming-from-deephaven.md"),
-        *("docs/deployment.md", "docs/migrating-a-script.md"),
+        *("docs/deployment.md", "docs/migrating-a-script.md", "docs/sources.md"),
     ],
 )
 def test_examples_of_settings_are_valid(document: str, tmp_path: Path) -> None:

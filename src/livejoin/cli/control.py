@@ -8,29 +8,27 @@ from typing import Annotated, Any
 import typer
 
 from livejoin.cli.options import (
-    AccountsTopic,
+    Config,
     Expect,
     JoinType,
     MessageId,
     Output,
     Start,
     Url,
-    UsersTopic,
     endpoint,
+    topic_fields,
 )
 from livejoin.cli.output import LONG_CELL_CHARS, escape_unprintable, format_table, print_line
 from livejoin.client import requests
 from livejoin.client.endpoint import DEFAULT_URL, Endpoint
-from livejoin.core import control_messages, spec
+from livejoin.core import control_messages
 from livejoin.errors import RequestError
 
 _POLL_S = 0.2
 
 
-def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
+def send(  # noqa: PLR0913 - one option per field of a message
     context: typer.Context,
-    users_topic: UsersTopic = None,
-    accounts_topic: AccountsTopic = None,
     join: JoinType = None,
     start: Start = None,
     expect: Expect = None,
@@ -43,18 +41,18 @@ def send(  # noqa: PLR0913, PLR0917 - one option per field of a message
 ) -> None:
     """Request other topics or another join.
 
-    Name at least one field; those that are omitted keep their current values. The message is
-    written to the control topic like any other, and the command waits until the swap is done. It
-    prints the outcome (`live: generation 7 after 0.9 s`). A rejection or a failed build exits with
-    code 1 and the reason.
+    `--NAME-topic TOPIC` names the topic of the source NAME. Name at least one field; those that are
+    omitted keep their current values. The message is written to the control topic like any other,
+    and the command waits until the swap is done. It prints the outcome (`live: generation 7 after
+    0.9 s`). A rejection or a failed build exits with code 1 and the reason.
 
         livejoin send --users-topic users_b --accounts-topic accounts_b
         livejoin send --join inner
     """
-    message = _message(users_topic, accounts_topic, join, start, expect, message_id)
+    message = topic_fields(context) | _message(join, start, expect, message_id)
     if not message:
         context.fail(
-            "no field is given; name at least one of --users-topic, --accounts-topic, --join,"
+            "no field is given; name at least one of --NAME-topic (of the source NAME), --join,"
             " --start, --expect, --id"
         )
     server = endpoint(url)
@@ -77,13 +75,12 @@ def rollback(
 
     Live and standby trade places. Exits with code 1 if there is no standby generation.
     """
-    message = _message(None, None, None, None, expect, message_id)
+    message = _message(None, None, expect, message_id)
     _print_outcome(endpoint(url).call("api/v1/rollback", message), output)
 
 
 def preview(  # noqa: PLR0913 - one option per field of a message
-    users_topic: UsersTopic = None,
-    accounts_topic: AccountsTopic = None,
+    context: typer.Context,
     join: JoinType = None,
     start: Start = None,
     expect: Expect = None,
@@ -94,14 +91,14 @@ def preview(  # noqa: PLR0913 - one option per field of a message
 ) -> None:
     """Show what a request would do, without doing it.
 
-    Prints what would be built and read, whether the topics exist, how many task slots are needed,
-    what would be live and on standby afterwards, and what would be stopped. Exits with code 1 if
-    the request would be rejected.
+    Takes the fields of `livejoin send`. Prints what would be built and read, whether the topics
+    exist, how many task slots are needed, what would be live and on standby afterwards, and what
+    would be stopped. Exits with code 1 if the request would be rejected.
 
         livejoin preview --join left_outer
         livejoin preview --rollback
     """
-    message = _message(users_topic, accounts_topic, join, start, expect, None)
+    message = topic_fields(context) | _message(join, start, expect, None)
     if rollback:
         message["action"] = "rollback"
     plan = endpoint(url).call("api/v1/preview", message)
@@ -114,25 +111,28 @@ def preview(  # noqa: PLR0913 - one option per field of a message
         raise typer.Exit(1)
 
 
-def schema(output: Output = "json") -> None:
+def schema(config: Config = None, output: Output = "json") -> None:
     """Print the JSON Schema of a control message.
 
-    Use it in editors and in your own checks. It needs no running livejoin. The table format lists
-    the fields.
+    Use it in editors and in your own checks. It needs no running livejoin; with -c it is that of
+    the sources in a settings file. The table format lists the fields.
     """
+    from livejoin.config import settings  # noqa: PLC0415 - slow to import
+
+    join_spec = settings.load(config).join_spec
     if output == "json":
-        print(json.dumps(control_messages.message_schema(spec.DEFAULT), indent=2))
+        print(json.dumps(control_messages.message_schema(join_spec), indent=2))
         return
     rows = [
         {"field": name, "meaning": field.get("description") or ", ".join(field["examples"])}
-        for name, field in control_messages.message_schema(spec.DEFAULT)["properties"].items()
+        for name, field in control_messages.message_schema(join_spec)["properties"].items()
     ]
     for line in format_table(rows, ["field", "meaning"], LONG_CELL_CHARS):
         print(line)
 
 
 def _message(*values: Any) -> dict[str, Any]:
-    names = ("usersTopic", "accountsTopic", "joinType", "start", "expectedGeneration", "id")
+    names = ("joinType", "start", "expectedGeneration", "id")
     return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from livejoin import redaction
 from livejoin.cli.options import Config, Output
 from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line
+from livejoin.core.spec import FINAL, ID, TS, JoinSpec
 
 # their keys belong to Kafka and Spark
 _PROPERTY_SECTIONS = ("kafka", "kafka_data", "kafka_control", "own_topics.config", "spark.conf")
@@ -32,6 +33,20 @@ def config(config: Config = None, output: Output = "table") -> None:
         return
     for line in format_table(rows, ["setting", "value", "from"], LONG_CELL_CHARS):
         print(line)
+    if chosen.sources:
+        print()
+        for line in format_table(_table_rows(chosen.join_spec), ["table", "columns"]):
+            print(line)
+
+
+def _table_rows(join_spec: JoinSpec) -> list[dict[str, Any]]:
+    """Return the data tables with their columns, the join first."""
+    names = (FINAL, *(source.table for source in join_spec.sources))
+    columns = {name: join_spec.tables[name].columns for name in names}
+    return [
+        {"table": name, "columns": ", ".join(f"{c.name} {c.type}" for c in of if c not in (ID, TS))}
+        for name, of in columns.items()
+    ]
 
 
 def _setting_rows(

@@ -9,7 +9,7 @@ import typer
 from livejoin import __version__
 from livejoin.cli import control, doctor, effective_settings, peek, reading, tokens, topics_plan
 from livejoin.cli.console_log import configure_logging
-from livejoin.cli.options import Config, Insecure, Port, help_text
+from livejoin.cli.options import TOPIC_OPTIONS, Config, Insecure, Port, help_text
 from livejoin.cli.output import print_line
 from livejoin.core.names import Names
 from livejoin.errors import LivejoinError, SettingsError
@@ -139,7 +139,8 @@ for _command in (
     effective_settings.config,
     doctor.doctor,
 ):
-    cli.command(help=help_text(_command))(_command)
+    _settings = TOPIC_OPTIONS if _command in (control.send, control.preview) else None
+    cli.command(help=help_text(_command), context_settings=_settings)(_command)
 topics = typer.Typer(add_completion=False, rich_markup_mode=None)
 topics.callback(invoke_without_command=True, help=help_text(reading.topics))(reading.topics)
 topics.command(help=help_text(topics_plan.plan))(topics_plan.plan)

@@ -1,6 +1,7 @@
 """What several commands take: options, the livejoin that --url names, help texts of docstrings."""
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 
 from livejoin.client import credentials
 from livejoin.client.endpoint import ClientProgram, Endpoint
+from livejoin.core.names import nearest
 
 Config = Annotated[Path | None, typer.Option("-c", "--config", help="YAML settings file.")]
 Output = Annotated[
@@ -24,8 +26,6 @@ Insecure = Annotated[
 Url = Annotated[
     str, typer.Option(envvar=credentials.URL_VARIABLE, help="URL of the running livejoin.")
 ]
-UsersTopic = Annotated[str | None, typer.Option(help="Topic to read users from.")]
-AccountsTopic = Annotated[str | None, typer.Option(help="Topic to read accounts from.")]
 JoinType = Annotated[str | None, typer.Option(help="Join type: left, inner or left_outer.")]
 Start = Annotated[
     str | None,
@@ -49,6 +49,37 @@ def endpoint(url: str) -> Endpoint:
     """Return the livejoin at a URL, with the token of the environment or the stored one."""
     checked = Endpoint(url, program=COMMAND_LINE)
     return replace(checked, token=credentials.find_token(url))
+
+
+# Options `--NAME-topic` of a command: its arguments are parsed by `topic_fields`.
+TOPIC_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True}
+_TOPIC_OPTION = re.compile(r"--([A-Za-z][A-Za-z0-9_]*)-topic(?:=(.*))?", re.DOTALL)
+
+
+def topic_fields(context: typer.Context) -> dict[str, str]:
+    """Fields of a control message from options such as `--users-topic users_b`.
+
+    The names of sources are not known here; livejoin says which ones there are.
+    """
+    fields = {}
+    arguments = iter(context.args)
+    for argument in arguments:
+        option = _TOPIC_OPTION.fullmatch(argument)
+        if option is None:
+            if not argument.startswith("-"):
+                context.fail(f"Got unexpected extra argument: {argument}")
+            options = [one for parameter in context.command.params for one in parameter.opts]
+            close = nearest(argument, options)
+            context.fail(
+                f"No such option: {argument}" + (f". Did you mean {close}?" if close else "")
+            )
+        name, value = option.groups()
+        if value is None:
+            value = next(arguments, None)
+        if value is None or value.startswith("--"):
+            context.fail(f"Option --{name}-topic requires the name of a topic.")
+        fields[f"{name}Topic"] = value
+    return fields
 
 
 def help_text(command: Callable[..., Any]) -> str:

@@ -35,6 +35,7 @@ from livejoin.config.sections import (
     TopicName,
     TopicSettings,
 )
+from livejoin.config.sources import DeclaredSources, InvalidSources, parse_sources
 from livejoin.core import spec, start_position
 from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names, nearest
@@ -84,6 +85,9 @@ class Settings(BaseSettings):
         default={}, description="cluster of the control topic and the replies; as kafka_data"
     )
     kafka_control_file: str = Field(default="", description="as kafka_file, for kafka_control")
+    sources: dict[str, Any] = Field(
+        default={}, description="what is joined; empty: users and accounts"
+    )
     topics: TopicSettings = TopicSettings()
     own_topics: OwnTopicSettings = OwnTopicSettings()
     join: Join = "left"
@@ -110,6 +114,7 @@ class Settings(BaseSettings):
     viewer_rows: int = Field(default=200_000, ge=1, description="per table")
 
     _warnings: list[str] = PrivateAttr(default_factory=list)
+    _declared: DeclaredSources | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -137,17 +142,24 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_consistency(self) -> "Settings":
         topics = self.topics
+        if self.sources:
+            self._declared = parse_sources(self.sources, self.join)
+            if given := sorted(topics.model_fields_set & {*spec.DEFAULT.source_names}):
+                raise ValueError(
+                    f"topics.{given[0]}: with sources, topics are in sources.NAME.topic"
+                )
         names = self.initial_choice.topics
         if repeated := self.initial_choice.repeated_topic:
-            both = [f"topics.{source}" for source, topic in names.items() if topic == repeated]
+            both = [self.topic_setting(one) for one, topic in names.items() if topic == repeated]
             raise ValueError(f"{' and '.join(both)} must differ")
         if Names(self.name).is_own(topics.control):
             raise ValueError(f"topics.control is {topics.control!r}, one of livejoin's own topics")
         for role, name in names.items():
+            setting = self.topic_setting(role)
             if name == topics.control:
-                raise ValueError(f"topics.{role} must not be the control topic {name!r}")
+                raise ValueError(f"{setting} must not be the control topic {name!r}")
             if Names(self.name).is_own(name):
-                raise ValueError(f"topics.{role} is {name!r}, one of livejoin's own topics")
+                raise ValueError(f"{setting} is {name!r}, one of livejoin's own topics")
         _ = self.start_positions  # raises if invalid
         for section, block in self.kafka_blocks.items():
             clients = properties.client_properties(properties.reveal(block), section)
@@ -177,13 +189,19 @@ class Settings(BaseSettings):
     @property
     def initial_choice(self) -> Choice:
         """Topics and join until a control message requests others."""
-        topics = (getattr(self.topics, source) for source in self.join_spec.source_names)
-        return self.join_spec.choice(*topics, join=self.join)
+        if self._declared is not None:
+            return Choice(dict(self._declared.topics), self.join)
+        topics = (getattr(self.topics, source) for source in spec.DEFAULT.source_names)
+        return spec.DEFAULT.choice(*topics, join=self.join)
+
+    def topic_setting(self, source: str) -> str:
+        """The setting that names the topic of a source."""
+        return f"topics.{source}" if self._declared is None else f"sources.{source}.topic"
 
     @property
     def join_spec(self) -> spec.JoinSpec:
         """The sources and their fields."""
-        return spec.DEFAULT
+        return spec.DEFAULT if self._declared is None else self._declared.spec
 
     @property
     def checkpoint_path(self) -> str:
@@ -249,7 +267,8 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
     try:
         chosen = Loaded(**settings_files.normalize(overrides))
     except pydantic.ValidationError as error:
-        raise SettingsError("; ".join(map(_explain, error.errors()))) from error
+        texts = (_explain_with_line(one, file) for one in error.errors())
+        raise SettingsError("; ".join(texts)) from error
     except pydantic_settings.SettingsError as error:
         # the message quotes the field, not the variable
         field = str(error).partition('"')[2].partition('"')[0].upper()
@@ -296,6 +315,18 @@ def _check_environment() -> None:
                 f"environment variable {variable} is not a setting",
                 hint=f"Did you mean {ENV_PREFIX}{close}?" if close else "",
             )
+
+
+def _explain_with_line(error: Any, file: Path | None) -> str:
+    """What is wrong; problems of declared sources on lines of their own, with their place."""
+    cause = error.get("ctx", {}).get("error")
+    if not isinstance(cause, InvalidSources):
+        return _explain(error)
+    lines = (settings_files.line_of(file, one.setting) if file else None for one in cause.problems)
+    return "\n".join(
+        f"{file}, line {line}: {problem}" if line else str(problem)
+        for problem, line in zip(cause.problems, lines, strict=True)
+    )
 
 
 def _explain(error: Any) -> str:

@@ -5,6 +5,7 @@ Property names of Kafka and Spark are normalized here, so that several sources c
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,18 @@ def read_file(file: Path) -> dict[str, Any]:
     if invalid := [key for key in data if not isinstance(key, str)]:
         raise SettingsError(f"{file}: unknown setting {invalid[0]!r}: names must be text")
     return data
+
+
+def line_of(file: Path, setting: Sequence[str]) -> int | None:
+    """The line of a setting in a YAML file that can be parsed; of the nearest one above it."""
+    node, line = yaml.compose(file.read_text()), None
+    for name in setting:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        found = next((pair for pair in pairs if pair[0].value == name), None)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
 
 
 def plain_secrets(data: dict[str, Any]) -> list[str]:

@@ -96,7 +96,7 @@ def on_history_replayed(state: State, fact: HistoryReplayed) -> State:
         state = log_line(state, "history-ignored", line)
         choice = resolve_choice(state, Request())
         assert choice is not None
-    if newest is not None and choice == newest.choice:
+    if newest is not None and choice == state.fitted(newest.choice):
         return state
     state = transitions.build(state, choice, "history" if fact.message_count else "settings")
     return log_line(state, "building", f"building: {state.building}", generation=state.building)
@@ -139,7 +139,7 @@ def resolve_choice(state: State, request: Request) -> Choice | None:
         return state.standby.choice if state.standby else None
     newest = state.building or state.live
     basis = newest.choice if newest else state.desired
-    return request.applied_to(basis) if basis else None
+    return request.applied_to(state.fitted(basis)) if basis else None
 
 
 def rejection_reason(
@@ -166,7 +166,7 @@ def rejection_reason(
 
 def _needs_build(state: State, request: Request, choice: Choice) -> bool:
     """Whether a request needs a new generation."""
-    existing = [g.choice for g in (state.live, state.building) if g is not None]
+    existing = [state.fitted(g.choice) for g in (state.live, state.building) if g is not None]
     return bool(request.start) or choice not in existing
 
 
@@ -187,13 +187,13 @@ def _apply(state: State, fact: MessageReceived, request: Request, choice: Choice
     origin = fact.origin
     building, live = state.building, state.live
     if not request.start:
-        if building is not None and choice == building.choice:
+        if building is not None and choice == state.fitted(building.choice):
             why = f"generation {building.number} is already being built for it"
             state = state.with_health(building, retry_at=0.0)
             state = reply(state, origin, "building", why, building.number)
             line = f"control {origin}: no change, {why}"
             return log_line(state, "no-change", line, generation=building, origin=origin)
-        if live is not None and choice == live.choice:
+        if live is not None and choice == state.fitted(live.choice):
             return _confirm_live(state, fact)
     state = transitions.build(state, choice, origin.by, origin, request.start)
     assert state.building is not None

@@ -101,7 +101,7 @@ def parse_message(raw: bytes, rules: MessageRules) -> Request:
     }
     request = Request(
         topics,
-        join=_join_field(message),
+        join=_join_field(message, rules.spec),
         action=_action_field(message),
         id=_id_field(message),
         expected_generation=_expected_field(message),
@@ -214,7 +214,7 @@ def _topic_field(message: Mapping[str, Any], name: str, rules: MessageRules) -> 
     return topic
 
 
-def _join_field(message: Mapping[str, Any]) -> Join | None:
+def _join_field(message: Mapping[str, Any], join_spec: JoinSpec) -> Join | None:
     text = _text_field(message, "joinType")
     if text is None:
         return None
@@ -224,6 +224,10 @@ def _join_field(message: Mapping[str, Any]) -> Join | None:
         close = nearest(text, known)
         hint = f", did you mean {close}?" if close else f": expected one of {', '.join(known)}"
         raise InvalidMessage(f"joinType: unknown join {excerpt(text)}{hint}")
+    if not join_spec.allows(join):
+        raise InvalidMessage(
+            f"joinType: {join} takes exactly two sources, and there are {len(join_spec.sources)}"
+        )
     return join
 
 

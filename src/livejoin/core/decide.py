@@ -98,6 +98,7 @@ def on_leader_started(state: State, fact: facts.LeaderStarted) -> State:
         swapped_monotonic=now - standby_age_s,
         limits=limits,
         spec=fact.spec,
+        default_choice=fact.choice,
         desired=state.desired or fact.choice,
         last_number=max(state.last_number, fact.last_used),
         control_error="",
@@ -125,7 +126,22 @@ def on_leader_started(state: State, fact: facts.LeaderStarted) -> State:
         )
     resumed = state.live or state.building
     line = f"ready: resuming {resumed}" if resumed else "ready: first start"
-    return log_line(state, "started", line, generation=resumed)
+    state = log_line(state, "started", line, generation=resumed)
+    return _build_for_changed_spec(state)
+
+
+def _build_for_changed_spec(state: State) -> State:
+    """Build the same choice with the sources of the settings, if those have changed."""
+    newest = state.building or state.live
+    if newest is None or newest.spec == state.spec:
+        return state
+    choice = state.fitted(newest.choice)
+    if choice.join != newest.choice.join or dict(newest.choice.topics) != dict(choice.topics):
+        line = f"{newest.choice} does not fit the sources of the settings: {choice} is built"
+        state = log_line(state, "warning", line, generation=newest)
+    state = transitions.build(state, choice, "settings")
+    line = f"the sources of the settings have changed: building {state.building}"
+    return log_line(state, "building", line, generation=state.building)
 
 
 def _migration_note(state: State) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 Type = str  # one of `SCALAR_TYPES`, or decimal(p,s)
 SCALAR_TYPES: tuple[Type, ...] = ("string", "int64", "double", "boolean", "timestamp")
+MAX_PRECISION = 38  # of a decimal
 Join = Literal["left", "inner", "left_outer"]
 SOURCE_TABLE_SUFFIX = "_ui"
 TOPIC_FIELD_SUFFIX = "Topic"
@@ -257,6 +258,16 @@ class JoinSpec:
     def choice(self, *topics: str, join: Join = "left") -> Choice:
         """The choice of these topics, in the order of the sources."""
         return Choice(dict(zip(self.source_names, topics, strict=True)), join)
+
+    def allows(self, join: Join) -> bool:
+        """Whether the sources can be joined like this: only `left` takes several lookups."""
+        return join == "left" or len(self.lookups) == 1
+
+    def fitted(self, choice: Choice, default: Choice) -> Choice:
+        """A choice for these sources: what another spec's choice lacks comes from the default."""
+        topics = {name: choice.topics.get(name, default.topics[name]) for name in self.source_names}
+        fitted = Choice(topics, choice.join if self.allows(choice.join) else default.join)
+        return default if fitted.repeated_topic else fitted
 
     def topic_cells(self, choice: Choice | None) -> dict[str, str | None]:
         """A choice as cells of livejoin's own tables."""

@@ -248,6 +248,7 @@ class State:
     swapped_monotonic: float = 0.0  # time of the last swap or rollback
     limits: Limits = field(default_factory=Limits)
     spec: JoinSpec = DEFAULT  # of generations that are built from now on
+    default_choice: Choice | None = None  # that of the settings
     health: Mapping[int, GenerationHealth] = field(default_factory=dict)
     control_error: str = ""  # why control messages cannot be read
     cold_start_until: float = 0.0  # end of the grace period for the first query
@@ -265,6 +266,12 @@ class State:
     def generations(self) -> tuple[Generation, ...]:
         """The generations that exist: at most three."""
         return tuple(g for g in (self.live, self.standby, self.building) if g is not None)
+
+    def fitted(self, choice: Choice) -> Choice:
+        """A choice, perhaps of another spec, for the sources that are read from now on."""
+        return (
+            choice if self.default_choice is None else self.spec.fitted(choice, self.default_choice)
+        )
 
     def find(self, number: int) -> Generation | None:
         """The generation with this number, if it exists."""

@@ -66,6 +66,7 @@ def build(
     start: Mapping[str, str] | None = None,
 ) -> State:
     """Start to build a new generation; it supersedes one that is being built."""
+    choice = state.fitted(choice)
     number = state.last_number + 1
     old = state.building
     if old is not None:
