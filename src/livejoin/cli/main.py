@@ -7,7 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from livejoin import __version__
-from livejoin.cli import control, doctor, effective_settings, peek, reading, tokens, topics_plan
+from livejoin.cli import (
+    control,
+    doctor,
+    effective_settings,
+    infer_sources,
+    peek,
+    reading,
+    tokens,
+    topics_plan,
+)
 from livejoin.cli.console_log import configure_logging
 from livejoin.cli.options import TOPIC_OPTIONS, Config, Insecure, Port, help_text
 from livejoin.cli.output import print_line
@@ -145,6 +154,7 @@ topics = typer.Typer(add_completion=False, rich_markup_mode=None)
 topics.callback(invoke_without_command=True, help=help_text(reading.topics))(reading.topics)
 topics.command(help=help_text(topics_plan.plan))(topics_plan.plan)
 cli.add_typer(topics, name="topics")
+cli.add_typer(infer_sources.sources, name="sources")
 cli.add_typer(tokens.token, name="token")
 
 
