@@ -23,7 +23,7 @@ from tables.samples import chunk, live, reject, user
 
 Java = Callable[[str], Path]
 COMMANDS = [
-    *("demo", "run", "serve", "status", "tables", "show", "topics", "peek"),
+    *("demo", "run", "serve", "status", "tables", "show", "topics", "sources", "peek"),
     *("send", "preview", "rollback", "schema", "config", "doctor", "token"),
 ]
 LIVEJOIN = Path(sys.executable).with_name("livejoin")

@@ -81,7 +81,8 @@ def test_what_does_not_fit_is_counted_with_an_example() -> None:
 
 
 def test_nulls_and_broken_records() -> None:
-    assert columns({"a": None, "b": {}}) == [Column("b", "string")]
+    assert columns({"a": None, "b": []}) == [Column("b", "string")]
+    assert columns({"a": {}}) == []
     found = infer_source([b"{", b"\xff", b""])
     assert (found.samples, found.objects, found.fits, found.share) == (3, 0, 0, 0.0)
     assert infer_source([]).share == 0.0
@@ -98,18 +99,22 @@ def test_names_that_clash_have_their_path() -> None:
 
 
 def test_what_cannot_be_a_field_is_named() -> None:
-    found = inferred({"my name": 1, "a": 1, "b": {"c": 1}}, {"a": {"x": 1}, "B": 1})
-    assert found.skipped == ("$.my name", "$.a", "$.B")
-    assert [field.column.name for field in found.fields] == ["c", "x"]
+    found = inferred(
+        {"my name": 1, "a": 1, "b": {"c": 1}}, {"a": 2, "B": 1}, {"a": {"x": 1}, "b": {"c": 1}}
+    )
+    assert found.skipped == ("$.my name", "$.B", "$.a.x")
+    assert [field.column.name for field in found.fields] == ["a", "c"]
+    assert (found.fields[0].misfits, found.fits) == (1, 2)
 
 
 def test_fields_and_depth_are_bounded() -> None:
     assert len(columns({f"f{number}": 1 for number in range(300)})) == MAX_FIELDS
     deep: dict[str, Any] = {"x": 1}
-    for _ in range(20):
+    for _ in range(7):
         deep = {"d": deep}
     (field,) = columns(deep)
     assert field.path.count(".") == 8
+    assert columns({"d": deep}) == []
 
 
 def test_without_a_likely_key_there_is_none() -> None:

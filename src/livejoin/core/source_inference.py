@@ -60,13 +60,14 @@ def infer_source(values: Iterable[bytes]) -> InferredSource:
     """Propose a source from record values."""
     samples = [parse_object(value) for value in values]
     objects = [sample for sample in samples if sample is not None]
-    flat = [dict(_leaves(one)) for one in objects]
-    paths = list(dict.fromkeys(path for one in flat for path in one))
-    usable = [path for path in paths if all(map(_MEMBER.fullmatch, path))]
-    usable = [path for path in usable if not _is_ambiguous(path, usable)][:MAX_FIELDS]
-    names = _names(usable)
+    flat = [dict(_values(one)) for one in objects]
+    scalars = Counter(
+        path for one in flat for path, value in one.items() if not isinstance(value, dict)
+    )
+    paths = _field_paths(scalars, Counter(path for one in flat for path in one))
+    names = _names(paths)
     fields, misfits = [], set[int]()
-    for path, name in zip(usable, names, strict=True):
+    for path, name in zip(paths, names, strict=True):
         found = {number: one[path] for number, one in enumerate(flat) if path in one}
         field, wrong = _infer_field(path, name, found)
         fields.append(field)
@@ -77,27 +78,36 @@ def infer_source(values: Iterable[bytes]) -> InferredSource:
         len(objects) - len(misfits),
         tuple(fields),
         _likely_key(fields),
-        tuple(f"$.{'.'.join(path)}" for path in paths if path not in usable),
+        tuple(f"$.{'.'.join(path)}" for path in scalars if path not in paths),
     )
 
 
-def _leaves(value: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every value that is not an object, with its path; nulls are as good as absent."""
+def _values(value: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every value at any level with its path; nulls are as good as absent."""
     for name, child in value.items():
         path = (*above, name)
-        if isinstance(child, dict) and child and len(path) < _MAX_DEPTH:
-            yield from _leaves(child, path)
-        elif child is not None:
+        if child is not None:
             yield path, child
+        if isinstance(child, dict) and len(path) < _MAX_DEPTH:
+            yield from _values(child, path)
 
 
-def _is_ambiguous(path: Path, others: Iterable[Path]) -> bool:
-    """Whether its value is an object elsewhere, or another path differs by case only."""
-    lower = tuple(map(str.lower, path))
-    for other in others:
-        if other != path and tuple(map(str.lower, other))[: len(lower)] == lower:
-            return True
-    return False
+def _field_paths(scalars: Mapping[Path, int], present: Mapping[Path, int]) -> list[Path]:
+    """The paths to propose, in the order in which they were found.
+
+    Of several that exclude each other (one leads into the other's value, or they differ by case
+    only) the most frequent one is proposed.
+    """
+    chosen: dict[Path, Path] = {}  # by the path in lower case
+    for path in sorted(scalars, key=lambda path: (-scalars[path], len(path))):
+        lower = tuple(map(str.lower, path))
+        if (
+            all(map(_MEMBER.fullmatch, path))
+            and 2 * scalars[path] >= present[path]
+            and not any(lower[: len(one)] == one or one[: len(lower)] == lower for one in chosen)
+        ):
+            chosen[lower] = path
+    return [path for path in scalars if path in chosen.values()][:MAX_FIELDS]
 
 
 def _names(paths: Iterable[Path]) -> list[str]:
