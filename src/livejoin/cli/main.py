@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -60,22 +60,29 @@ def demo_command(
         ),
     ] = None,
     port: Port = 10000,
+    example: Annotated[
+        Literal["users", "orders"],
+        typer.Option(help="What is joined: users with accounts, or orders with two lookups."),
+    ] = "users",
     *,
     insecure: Insecure = False,
 ) -> None:
     """Run a demo on this machine: broker, sample data, Spark, page.
 
     Starts a Kafka broker on a free loopback port, sample producers, Spark and the page. The
-    producers write to two pairs of topics; livejoin joins the first (`users_a`, `accounts_a`) and
-    can be switched to the other. Ctrl-C stops it; the data is kept for the next start.
+    producers write to two sets of topics; livejoin joins the first (`users_a`, `accounts_a`) and
+    can be switched to the other. `--example orders` joins three declared sources with nested
+    fields, decimals and times. Ctrl-C stops it; the data is kept for the next start.
 
     The printed URL signs a browser in, once. Commands in another terminal use a token that is
     stored for this user in `~/.config/livejoin/credentials.json`.
     """
-    from livejoin import demo  # noqa: PLC0415 - Spark and Arrow take a second to import
+    from livejoin import demo, demo_samples  # noqa: PLC0415 - Spark and Arrow take a second
 
-    folder = (data or processes.state_folder() / "demo").absolute()
-    raise typer.Exit(demo.run(folder, port or 0, insecure=insecure))
+    default = "demo" if example == "users" else f"demo-{example}"
+    folder = (data or processes.state_folder() / default).absolute()
+    chosen = demo_samples.EXAMPLES[example]
+    raise typer.Exit(demo.run(folder, port or 0, chosen, insecure=insecure))
 
 
 @cli.command()
