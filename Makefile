@@ -17,10 +17,11 @@ help: ## list the commands
 demo: setup ## run everything on this machine: broker, Spark, sample data, the page
 	@$(BIN)/livejoin demo
 
-# Three at a time: the tests wait a lot, for elections and for JVMs. Four take longer on two cores, and run into limits.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline $(patsubst %,tests/%,doctor kafka locks)
-THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime delivery browser)
-FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py)) tests/control
+# Four at a time: the tests wait a lot, for elections, JVMs and the browser.
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline tests/locks
+THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime)
+FOURTH := $(patsubst %,tests/%,browser delivery doctor kafka control)
+FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
 PYTEST = $(BIN)/pytest $(2) -o cache_dir=.pytest_cache/$(1)
 AGAIN = $(call PYTEST,$(1),--last-failed --last-failed-no-failures none)
 
@@ -29,15 +30,17 @@ test: setup browser provider ## run all tests
 	@rm -rf .pytest_cache; \
 	$(call PYTEST,2,$(SECOND)) > .pytest-2.log 2>&1 & second=$$!; \
 	$(call PYTEST,3,$(THIRD)) > .pytest-3.log 2>&1 & third=$$!; \
+	$(call PYTEST,4,$(FOURTH)) > .pytest-4.log 2>&1 & fourth=$$!; \
 	$(call PYTEST,1,$(FIRST)); first=$$?; \
-	wait $$second; second=$$?; wait $$third; third=$$?; \
-	cat .pytest-2.log .pytest-3.log; \
-	case $$first$$second$$third in 000) exit 0;; *[!01]*) exit 1;; esac; \
+	wait $$second; second=$$?; wait $$third; third=$$?; wait $$fourth; fourth=$$?; \
+	cat .pytest-2.log .pytest-3.log .pytest-4.log; \
+	case $$first$$second$$third$$fourth in 0000) exit 0;; *[!01]*) exit 1;; esac; \
 	echo 'These tests failed beside others; they run again by themselves:'; \
 	grep -h '": true' .pytest_cache/*/v/cache/lastfailed; \
 	test $$first = 0 || $(call AGAIN,1) || exit; \
 	test $$second = 0 || $(call AGAIN,2) || exit; \
-	test $$third = 0 || $(call AGAIN,3)
+	test $$third = 0 || $(call AGAIN,3) || exit; \
+	test $$fourth = 0 || $(call AGAIN,4)
 
 coverage: $(READY) ## check that the tests of the core take every branch of it
 	@$(BIN)/coverage run -m pytest -q -p no:cacheprovider tests/core --deselect tests/core/test_simulation.py --deselect tests/core/test_mutations.py
