@@ -3,20 +3,19 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from livejoin.kafka.cluster import Kafka
-from livejoin.runtime.broker import free_port
 from rig.listening import Listening, listening
 from rig.python_examples import examples
-from rig.running import LIVEJOIN, START_S, descendants, is_java, until
+from rig.running import LIVEJOIN, START_S, descendants, is_java
+from rig.running_demo import Demo, running_demo
 from rig.world import run_world
 
 
@@ -36,37 +35,10 @@ def test_run_its_spark_and_the_broker_listen_on_loopback_only(kafka: Kafka, tmp_
         assert _reachable(pids) == []
 
 
-@dataclass(frozen=True)
-class Demo:
-    """A running `livejoin demo`."""
-
-    pid: int
-    env: dict[str, str]  # of the user who started it, in another terminal
-    log: Path
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
-    folder, port = tmp_path_factory.mktemp("demo"), free_port()
-    own = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    env = {**os.environ, **own, "LIVEJOIN_URL": f"http://127.0.0.1:{port}/"}
-
-    def live() -> bool:
-        command = [str(LIVEJOIN), "status", "--output", "json"]
-        done = subprocess.run(command, capture_output=True, env=env, check=False, timeout=60)
-        return done.returncode == 0 and json.loads(done.stdout)["state"] == "live"
-
-    log = folder / "demo.log"
-    with log.open("wb") as file:
-        command = [str(LIVEJOIN), "demo", "--port", str(port)]
-        process = subprocess.Popen(command, stdout=file, stderr=file, env=os.environ | own)
-    try:
-        until(live, "the demo is live", START_S)
-        yield Demo(process.pid, env, log)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait(60)
-    assert list((folder / "livejoin" / "running-demos").iterdir()) == []
+    with running_demo(tmp_path_factory.mktemp("demo")) as running:
+        yield running
 
 
 def test_the_demo_listens_on_loopback_only(demo: Demo) -> None:
@@ -109,12 +81,12 @@ def test_a_table_of_the_demo_can_be_followed_in_a_terminal(demo: Demo) -> None:
 
 def test_commands_without_settings_find_the_demo(demo: Demo) -> None:
     said = "the running demo, whose broker is at 127.0.0.1:"
-    doctor = _run(demo, "doctor", "--json")
+    doctor = demo.command("doctor", "--json")
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     found = {one["check"]: one for one in json.loads(doctor.stdout)}
     assert said in found["settings"]["found"]
     assert found["port"]["found"].endswith("is used by the running demo")
-    tokens = _run(demo, "token", "list", "--output", "json")
+    tokens = demo.command("token", "list", "--output", "json")
     assert tokens.returncode == 0, tokens.stderr
     assert said in tokens.stderr
     assert "demo" in [one["label"] for one in json.loads(tokens.stdout)["tokens"]]
@@ -123,13 +95,6 @@ def test_commands_without_settings_find_the_demo(demo: Demo) -> None:
 def test_a_browser_signs_in_to_the_demo_without_its_url(demo: Demo) -> None:
     url = demo.env["LIVEJOIN_URL"]
     env = {name: value for name, value in demo.env.items() if name != "LIVEJOIN_URL"}
-    done = _run(replace(demo, env=env), "token", "sign-in")
+    done = replace(demo, env=env).command("token", "sign-in")
     assert (done.returncode, done.stdout.startswith(f"{url}#code=")) == (0, True), done.stderr
     assert f"this is for the running demo at {url}" in done.stderr
-
-
-def _run(demo: Demo, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [str(LIVEJOIN), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=demo.env, check=False, timeout=60
-    )
