@@ -5,6 +5,7 @@ import { HealthView } from "./page/health/health_view.js";
 import { LatencyMeter } from "./page/health/latency.js";
 import { SwapPanel } from "./page/swap/swap_panel.js";
 import { Timeline } from "./page/timeline/timeline.js";
+import { browseTopic } from "./page/topics/topic_browser.js";
 import { currentUser, users } from "./page/ui/auth.js";
 import { byId, setText } from "./page/ui/dom.js";
 import { icon } from "./page/ui/icons.js";
@@ -160,6 +161,7 @@ registerShortcuts([
   { key: "2", description: "timeline", action: () => showView("timeline") },
   { key: "3", description: "health", action: () => showView("health") },
   { key: "s", description: "open or close the swap panel", action: () => swapPanel.toggle() },
+  { key: "b", description: "browse the records of topics", action: () => browseTopic() },
   { key: "p", description: "pause or resume", action: togglePause },
   { key: "w", description: "widen the focused table", action: () => workspace?.widenFocused() },
   { key: "v", description: "open the menu of saved views", action: () => viewsMenu.open() },

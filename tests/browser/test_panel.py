@@ -96,7 +96,7 @@ def _select(page: Page) -> None:
 
 
 def _chooses(page: Page) -> None:
-    """Topics are found by typing and described; the newest messages can be shown."""
+    """Topics are found by typing and described; their records can be shown."""
     page.locator("#usersTopic").press_sequentially("ERS_B")
     option = page.locator("#usersTopic-options [role=option]")
     assert option.all_inner_texts()[0].startswith("users_b")
@@ -106,10 +106,11 @@ def _chooses(page: Page) -> None:
     assert page.input_value("#usersTopic") == "users_b"
     assert page.is_hidden("#usersTopic-options")
     page.click("[data-peek=usersTopic]")
-    says(page, "#peek", "Newest of users_b", "b-0299", "userId")
-    page.click("#peek button:text-is('Raw')")
-    says(page, "#peek", '{"userId": "b-0299"')
-    page.click("#peek [aria-label^=Close]")
+    assert page.input_value("#browser-topic") == "users_b"
+    says(page, "#browser", "newest first", "b-0299", "userId")
+    page.click("#browser button:text-is('Raw')")
+    says(page, "#browser", '{"userId": "b-0299"')
+    page.click("#browser [aria-label=Close]")
     fill(page, accountsTopic="accounts_b")
     page.select_option("#joinType", "inner")
     says(page, "#join-description", "users without an account are left out")

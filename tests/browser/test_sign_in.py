@@ -18,6 +18,7 @@ from livejoin.tables.auth.sessions_and_codes import CONSOLE
 from livejoin.tables.ingest.catalog import Catalog
 from rig.running import until
 from tables.auth_fixture import AuthFixture
+from tables.fake_kafka import FakeKafka
 from tables.live_server import LIMIT_S, run_server
 from tables.samples import chunk, final, live
 
@@ -83,6 +84,22 @@ def test_the_printed_address_signs_in_once_and_leaves_no_secret(door: AuthFixtur
         with chrome.page(url, path=f"#code={code}") as (page, _):
             page.get_by_text("this code is unknown, already used or expired").wait_for()
             assert page.evaluate(NAMES) == []
+
+
+def test_viewers_are_told_which_role_reads_the_records_of_a_topic(door: AuthFixture) -> None:
+    kafka = FakeKafka({"users": {0: []}})
+    with (
+        run_server(filled("Ada"), kafka=kafka, access=door.access()) as server,
+        chrome.page(f"http://127.0.0.1:{server.port}/") as (page, trouble),
+    ):
+        sign_in(page, door.texts["viewer"])
+        page.wait_for_selector("#user-role:has-text('viewer')")
+        page.keyboard.press("b")
+        says(page, "#browser-note", "Choose a topic.")
+        page.fill("#browser-topic", "users")
+        page.keyboard.press("Enter")
+        says(page, "#browser-note", "Your role is viewer", "requires the role operator")
+        assert (kafka.readers, trouble) == ([], [])
 
 
 def test_viewers_see_why_the_form_is_disabled(door: AuthFixture) -> None:

@@ -113,8 +113,12 @@ class FakeKafka(Kafka):
         self._topics = topics
         self._broken = set(broken)
         self._unreadable = set(unreadable)
-        self._silent = silent
+        self.silent = silent
         self.readers: list[FakeConsumer] = []
+
+    def add_topic(self, topic: str, partitions: Partitions) -> None:
+        """Add a topic, or replace it."""
+        self._topics = {**self._topics, topic: partitions}
 
     def append(self, topic: str, *messages: Message) -> None:
         """Add messages to partition 0 of a topic."""
@@ -137,7 +141,7 @@ class FakeKafka(Kafka):
         }
 
     def reader(self, *_given: Any, **_options: Any) -> Any:
-        self.readers.append(FakeConsumer(self._topics, silent=self._silent))
+        self.readers.append(FakeConsumer(self._topics, silent=self.silent))
         return self.readers[-1]
 
     @property

@@ -107,17 +107,34 @@ export type TopicInfo = {
   trouble: string | null;
 };
 
-/** Newest records of a topic, raw and as a source would parse them. */
-export type TopicPeek = { topic: string; complete: boolean; messages: TopicRecord[] };
+/** Records of a topic, in the direction of reading. */
+export type TopicPeek = {
+  topic: string;
+  complete: boolean; // false: a limit was reached first
+  scanned: number; // records read, found or not
+  reached: string | null; // the time up to which all were read; null: all there are
+  older: string | null; // where to go on
+  newer: string;
+  partitions: RetainedOffsets[];
+  messages: TopicRecord[];
+};
+export type RetainedOffsets = { partition: number; start: number; end: number };
+
+/** A record, raw and as a source would parse it. */
 export type TopicRecord = {
   partition: number;
   offset: number;
   timestamp: string | null;
   key: string | null;
   value: string | null;
+  valueBytes: number | null;
+  cut: boolean; // key or value, at 4 KiB
+  headers: RecordHeader[];
+  headersLeftOut: number;
   parsed: Record<string, unknown> | null;
-  reason: string | null;
+  reason: string | null; // why a source rejects it
 };
+export type RecordHeader = { name: string; text: string | null; base64: string | null; bytes: number | null };
 
 /** A partition, as far as it was read; null is unknown, and the newest offset of an empty one. */
 export type PartitionFigures = {

@@ -7,7 +7,8 @@ const HEADERS = { "content-type": "application/json", "livejoin-client": "page" 
 export type HttpResult<T> =
   { ok: true; status: number; body: T; error: "" } | { ok: false; status: number; body: T | null; error: string };
 
-export const get = <T>(path: string): Promise<HttpResult<T>> => send<T>(path, {});
+export const get = <T>(path: string, signal?: AbortSignal): Promise<HttpResult<T>> =>
+  send<T>(path, signal ? { signal } : {});
 
 /** `json` is sent unchanged, so that the server gets the text that the user wrote. */
 export const post = <T>(path: string, json: string): Promise<HttpResult<T>> =>
@@ -28,7 +29,8 @@ export const fetchTicket = (url: string, token: string): Promise<HttpResult<{ ti
 export async function send<T>(path: string, request: RequestInit): Promise<HttpResult<T>> {
   let response: Response;
   try {
-    response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const signals = [AbortSignal.timeout(TIMEOUT_MS), request.signal].filter((signal) => signal != null);
+    response = await fetch(path, { ...request, signal: AbortSignal.any(signals) });
   } catch {
     return { ok: false, status: 0, body: null, error: "No answer from livejoin." };
   }

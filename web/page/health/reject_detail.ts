@@ -1,7 +1,9 @@
 /** A rejected record down to its bytes. */
 
 import type { RejectRow } from "../../protocol/api_types.js";
-import { descriptionList, element } from "../ui/dom.js";
+import type { Place } from "../topics/record_cells.js";
+import { browseTopic } from "../topics/topic_browser.js";
+import { button, descriptionList, element } from "../ui/dom.js";
 import { plural, positionText } from "../ui/format.js";
 import { formatTime } from "../ui/time_format.js";
 
@@ -13,13 +15,20 @@ export function rejectDetail({ topic, partition, offset, ts, reason, raw }: Reje
   return [
     descriptionList([
       ["Reason", reason],
-      ["Where", `${topic} ${positionText({ partition, offset })}`],
+      ["Where", recordLink(topic, { partition, offset })],
       ["When", formatTime(ts)],
       ["Size", `${plural(bytes.length, "byte")}${bytes.length >= MAX_BYTES ? ", the first 4 KiB" : ""}`],
     ]),
     element("pre", { class: "raw", tabindex: 0, "aria-label": "the value as text" }, raw ?? "(no value)"),
     element("pre", { class: "raw hex", tabindex: 0, "aria-label": "the value in hexadecimal" }, hexDump(bytes)),
   ];
+}
+
+/** Opens the record in its topic. */
+function recordLink(topic: string, { partition, offset }: Place): HTMLElement {
+  const text = `${topic} ${positionText({ partition, offset })}`;
+  const show = () => browseTopic(topic, { partition, offset });
+  return button(text, { class: "link", title: "Show it among the records of its topic" }, show);
 }
 
 /** Bytes of a value shown as text, in which bytes that are not UTF-8 are written `\xNN`. */

@@ -2,7 +2,8 @@
 
 import type { SourcePartitions } from "../../protocol/api_types.js";
 import type { SourceCounts } from "../../protocol/frame.js";
-import { descriptionList, element, setText } from "../ui/dom.js";
+import { browseTopic } from "../topics/topic_browser.js";
+import { button, descriptionList, element, setText } from "../ui/dom.js";
 import { formatCount, formatRate, plural } from "../ui/format.js";
 import { formatDuration } from "../ui/time_format.js";
 import type { Chart } from "./chart.js";
@@ -19,7 +20,9 @@ export class SourceCard {
   #rates = new TimeSeries();
   #unread = new TimeSeries();
   #charts: Chart[];
-  #topic = element("span", { class: "muted topic" });
+  #topic = button("", { class: "link topic", title: "Show the records of the topic" }, () =>
+    browseTopic(this.#topic.textContent),
+  );
   #facts = element("div");
   #rateNow = element("b");
   #unreadNow = element("b");
@@ -83,6 +86,7 @@ export class SourceCard {
 
   drawPartitions(partitions: SourcePartitions | undefined): void {
     setText(this.#topic, partitions?.topic ?? "");
+    this.#topic.hidden = !partitions;
     this.#partitions.replaceChildren(...(partitions ? partitionTable(partitions) : []));
   }
 }

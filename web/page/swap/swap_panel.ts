@@ -10,6 +10,7 @@ import type {
   User,
 } from "../../protocol/api_types.js";
 import { post } from "../../protocol/http.js";
+import { browseTopic } from "../topics/topic_browser.js";
 import { byId, descriptionList, element, setText } from "../ui/dom.js";
 import { outcomeKind } from "../ui/format.js";
 import { icon } from "../ui/icons.js";
@@ -24,7 +25,6 @@ import type { FormField } from "./message_fields.js";
 import { RollbackButton } from "./rollback_button.js";
 import { TopicInput } from "./topic_input.js";
 import { TopicList } from "./topic_list.js";
-import { TopicPeekView } from "./topic_peek.js";
 
 type SentMessage = ControlReply & { sentAt: number }; // performance.now(): the wall clock can be set
 
@@ -38,7 +38,6 @@ export class SwapPanel {
   #blank: Generation | undefined; // what blank fields keep
   #current = new CurrentChoice();
   #editor = new MessageEditor(byId("message-json"), byId("schema-findings"));
-  #peek = new TopicPeekView(byId("peek"));
   #rollback: RollbackButton;
   #editsJson = false;
   #sending = false;
@@ -65,8 +64,7 @@ export class SwapPanel {
   setSpec(spec: JoinSpec): void {
     if (JSON.stringify(spec.control) === JSON.stringify(this.#spec?.control)) return;
     this.#spec = spec;
-    const peek = (topic: string) => void this.#peek.load(topic);
-    const create = (field: FormField) => new TopicInput(field, () => this.#topics.topics, peek);
+    const create = (field: FormField) => new TopicInput(field, () => this.#topics.topics, browseTopic);
     const known = new Map(this.#inputs.map((input) => [input.name, input]));
     this.#inputs = topicFields(spec).map((field) => known.get(field.name) ?? create(field));
     byId("topic-fields").replaceChildren(...this.#inputs.flatMap(({ elements }) => elements));

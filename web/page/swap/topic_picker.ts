@@ -11,11 +11,18 @@ export class TopicPicker {
   readonly input: HTMLInputElement;
   #list: HTMLElement;
   #topics: () => TopicInfo[];
+  #isOffered: (topic: TopicInfo) => boolean;
   #active = -1; // index of the highlighted option
 
-  constructor(input: HTMLInputElement, topics: () => TopicInfo[]) {
+  /** By default those topics are offered that can be joined. */
+  constructor(
+    input: HTMLInputElement,
+    topics: () => TopicInfo[],
+    isOffered: (topic: TopicInfo) => boolean = ({ kind }) => kind === "data",
+  ) {
     this.input = input;
     this.#topics = topics;
+    this.#isOffered = isOffered;
     this.#list = element("div", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
     input.after(this.#list);
     for (const [name, value] of Object.entries({
@@ -42,7 +49,7 @@ export class TopicPicker {
   #open(): void {
     const typed = this.input.value.trim();
     const matches = this.#topics().filter(
-      ({ kind, name }) => kind === "data" && name.toLowerCase().includes(typed.toLowerCase()),
+      (topic) => this.#isOffered(topic) && topic.name.toLowerCase().includes(typed.toLowerCase()),
     );
     const complete = matches.length === 1 && matches[0]?.name === typed;
     this.#active = -1;

@@ -7,6 +7,12 @@ export const formatCount = (count: number) => count.toLocaleString("en");
 /** `1 row`, `2,000 rows`. */
 export const plural = (count: number, noun: string) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 
+/** `512 bytes`, `97.7 KiB`, `1.0 MiB`. */
+export function formatBytes(bytes: number): string {
+  if (bytes < 1024) return plural(bytes, "byte");
+  return bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
+}
+
 export const capitalize = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** `account` of accounts: sources are mostly called by a plural. */

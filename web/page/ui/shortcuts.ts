@@ -27,7 +27,7 @@ export function registerShortcuts(shortcuts: Shortcut[]): void {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event)) return;
     const found = all.find(({ key }) => key === event.key);
-    if (!found || (help.open && found.key !== "?")) return;
+    if (!found || (document.querySelector("dialog[open]") && !(help.open && found.key === "?"))) return;
     event.preventDefault();
     found.action();
   });

@@ -1,7 +1,7 @@
 /** HTTP requests to livejoin. A failed request is a result with a reason, never an exception. */
 const TIMEOUT_MS = 30_000; // livejoin answers within about 20 s
 const HEADERS = { "content-type": "application/json", "livejoin-client": "page" };
-export const get = (path) => send(path, {});
+export const get = (path, signal) => send(path, signal ? { signal } : {});
 /** `json` is sent unchanged, so that the server gets the text that the user wrote. */
 export const post = (path, json) => send(path, { method: "POST", headers: HEADERS, body: json });
 /** Without a body in either direction. */
@@ -15,7 +15,8 @@ export const fetchTicket = (url, token) => send(url, {
 export async function send(path, request) {
     let response;
     try {
-        response = await fetch(path, { ...request, signal: AbortSignal.timeout(TIMEOUT_MS) });
+        const signals = [AbortSignal.timeout(TIMEOUT_MS), request.signal].filter((signal) => signal != null);
+        response = await fetch(path, { ...request, signal: AbortSignal.any(signals) });
     }
     catch {
         return { ok: false, status: 0, body: null, error: "No answer from livejoin." };

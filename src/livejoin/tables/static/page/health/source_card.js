@@ -1,5 +1,6 @@
 /** A source in the Health view: its counts, how fast it is read, what is unread, and its partitions. */
-import { descriptionList, element, setText } from "../ui/dom.js";
+import { browseTopic } from "../topics/topic_browser.js";
+import { button, descriptionList, element, setText } from "../ui/dom.js";
 import { formatCount, formatRate, plural } from "../ui/format.js";
 import { formatDuration } from "../ui/time_format.js";
 import { partitionTable } from "./partition_table.js";
@@ -13,7 +14,7 @@ export class SourceCard {
     #rates = new TimeSeries();
     #unread = new TimeSeries();
     #charts;
-    #topic = element("span", { class: "muted topic" });
+    #topic = button("", { class: "link topic", title: "Show the records of the topic" }, () => browseTopic(this.#topic.textContent));
     #facts = element("div");
     #rateNow = element("b");
     #unreadNow = element("b");
@@ -59,6 +60,7 @@ export class SourceCard {
     }
     drawPartitions(partitions) {
         setText(this.#topic, partitions?.topic ?? "");
+        this.#topic.hidden = !partitions;
         this.#partitions.replaceChildren(...(partitions ? partitionTable(partitions) : []));
     }
 }

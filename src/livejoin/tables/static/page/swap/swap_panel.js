@@ -1,5 +1,6 @@
 /** The swap panel: sends or previews a control message and follows its outcome until it is live. */
 import { post } from "../../protocol/http.js";
+import { browseTopic } from "../topics/topic_browser.js";
 import { byId, descriptionList, element, setText } from "../ui/dom.js";
 import { outcomeKind } from "../ui/format.js";
 import { icon } from "../ui/icons.js";
@@ -13,7 +14,6 @@ import { describePreview, describeReply } from "./reply_text.js";
 import { RollbackButton } from "./rollback_button.js";
 import { TopicInput } from "./topic_input.js";
 import { TopicList } from "./topic_list.js";
-import { TopicPeekView } from "./topic_peek.js";
 export class SwapPanel {
     #panel = byId("control");
     #form = byId("ask");
@@ -24,7 +24,6 @@ export class SwapPanel {
     #blank; // what blank fields keep
     #current = new CurrentChoice();
     #editor = new MessageEditor(byId("message-json"), byId("schema-findings"));
-    #peek = new TopicPeekView(byId("peek"));
     #rollback;
     #editsJson = false;
     #sending = false;
@@ -48,8 +47,7 @@ export class SwapPanel {
         if (JSON.stringify(spec.control) === JSON.stringify(this.#spec?.control))
             return;
         this.#spec = spec;
-        const peek = (topic) => void this.#peek.load(topic);
-        const create = (field) => new TopicInput(field, () => this.#topics.topics, peek);
+        const create = (field) => new TopicInput(field, () => this.#topics.topics, browseTopic);
         const known = new Map(this.#inputs.map((input) => [input.name, input]));
         this.#inputs = topicFields(spec).map((field) => known.get(field.name) ?? create(field));
         byId("topic-fields").replaceChildren(...this.#inputs.flatMap(({ elements }) => elements));

@@ -15,7 +15,7 @@ export class TopicInput {
         this.#topics = topics;
         this.#input = element("input", { name, id: name, spellcheck: "false", autocapitalize: "off" });
         this.#info = element("p", { id: `${name}-info`, class: "muted" });
-        const peekLabel = `Peek at the newest messages of the ${label.toLowerCase()}`;
+        const peekLabel = `Peek at the records of the ${label.toLowerCase()}`;
         const peek = button("Peek", { "data-peek": name, "aria-label": peekLabel }, () => onPeek(this.#picker.topic));
         this.elements = [
             element("label", { for: name }, `${label} `, element("code", {}, name)),

@@ -7,10 +7,13 @@ export class TopicPicker {
     input;
     #list;
     #topics;
+    #isOffered;
     #active = -1; // index of the highlighted option
-    constructor(input, topics) {
+    /** By default those topics are offered that can be joined. */
+    constructor(input, topics, isOffered = ({ kind }) => kind === "data") {
         this.input = input;
         this.#topics = topics;
+        this.#isOffered = isOffered;
         this.#list = element("div", { class: "options", role: "listbox", id: `${input.id}-options`, hidden: true });
         input.after(this.#list);
         for (const [name, value] of Object.entries({
@@ -34,7 +37,7 @@ export class TopicPicker {
     }
     #open() {
         const typed = this.input.value.trim();
-        const matches = this.#topics().filter(({ kind, name }) => kind === "data" && name.toLowerCase().includes(typed.toLowerCase()));
+        const matches = this.#topics().filter((topic) => this.#isOffered(topic) && topic.name.toLowerCase().includes(typed.toLowerCase()));
         const complete = matches.length === 1 && matches[0]?.name === typed;
         this.#active = -1;
         this.#list.replaceChildren(...matches.slice(0, MAX_OPTIONS).map((topic) => this.#option(topic)));

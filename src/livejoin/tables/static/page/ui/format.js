@@ -2,6 +2,12 @@
 export const formatCount = (count) => count.toLocaleString("en");
 /** `1 row`, `2,000 rows`. */
 export const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+/** `512 bytes`, `97.7 KiB`, `1.0 MiB`. */
+export function formatBytes(bytes) {
+    if (bytes < 1024)
+        return plural(bytes, "byte");
+    return bytes < 1 << 20 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
+}
 export const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** `account` of accounts: sources are mostly called by a plural. */
 export const singular = (name) => (/[^s]s$/.test(name) ? name.slice(0, -1) : name);

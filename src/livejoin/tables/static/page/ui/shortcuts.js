@@ -21,7 +21,7 @@ export function registerShortcuts(shortcuts) {
         if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isTyping(event))
             return;
         const found = all.find(({ key }) => key === event.key);
-        if (!found || (help.open && found.key !== "?"))
+        if (!found || (document.querySelector("dialog[open]") && !(help.open && found.key === "?")))
             return;
         event.preventDefault();
         found.action();
