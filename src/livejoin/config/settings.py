@@ -26,7 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from livejoin.config import settings_files
+from livejoin.config import setting_errors, settings_files
 from livejoin.config.sections import (
     HttpSettings,
     OwnTopicSettings,
@@ -155,6 +155,9 @@ class Settings(BaseSettings):
                 raise ValueError(f"{section}: bootstrap.servers is missing")
             self._warnings.extend(clients.warnings)
         self._warnings.extend(clusters.overlaps(self.kafka_blocks))
+        if clusters.FIRST not in self.model_fields_set and len(self.kafka_blocks) > 1:
+            servers = properties.reveal(self.kafka)[properties.SERVERS]
+            self._warnings.append(f"kafka is not set: livejoin's own topics are at {servers}")
         return self
 
     @property
@@ -249,7 +252,7 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
     try:
         chosen = Loaded(**settings_files.normalize(overrides))
     except pydantic.ValidationError as error:
-        raise SettingsError("; ".join(map(_explain, error.errors()))) from error
+        raise SettingsError(setting_errors.explain(error, Settings)) from error
     except pydantic_settings.SettingsError as error:
         # the message quotes the field, not the variable
         field = str(error).partition('"')[2].partition('"')[0].upper()
@@ -296,19 +299,3 @@ def _check_environment() -> None:
                 f"environment variable {variable} is not a setting",
                 hint=f"Did you mean {ENV_PREFIX}{close}?" if close else "",
             )
-
-
-def _explain(error: Any) -> str:
-    where = ".".join(map(str, error["loc"]))
-    if error["type"] != "extra_forbidden":
-        message = error["msg"].removeprefix("Value error, ")
-        # values of these sections may be secret
-        is_secret = error["loc"][:1] in {(section,) for section in (*clusters.SECTIONS, "spark")}
-        value = "" if is_secret else f", got {error['input']!r}"
-        return f"{where}: {message}{value}" if where else message
-    section: Any = Settings
-    for part in error["loc"][:-1]:
-        section = section.model_fields[part].annotation
-    close = nearest(str(error["loc"][-1]), section.model_fields)
-    hint = f"did you mean {close}?" if close else f"known are {', '.join(section.model_fields)}"
-    return f"unknown setting {where}: {hint}"
