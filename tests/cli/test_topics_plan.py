@@ -195,6 +195,16 @@ def test_a_principal_for_a_cluster_that_there_is_not_is_an_error() -> None:
 
 
 @pytest.mark.usefixtures("no_settings")
+def test_warnings_about_the_settings_go_to_standard_error(tmp_path: Path) -> None:
+    file = tmp_path / "livejoin.yaml"
+    block = {"bootstrap.servers": "a:1"}
+    file.write_text(yaml.safe_dump({"kafka": block, "kafka_data": block | {"client.id": "b"}}))
+    done = CliRunner().invoke(cli, ["topics", "plan", "-c", str(file), "--output", "json"])
+    assert json.loads(done.stdout)["grant"]
+    assert done.stderr.startswith("livejoin: warning: kafka and kafka_data name the same servers")
+
+
+@pytest.mark.usefixtures("no_settings")
 def test_what_the_plan_creates_is_what_livejoin_needs(tmp_path: Path, kafka: Kafka) -> None:
     settings = {"name": "planned", "topics": {"control": "planned.control"}}
     planned = json.loads(_plan(tmp_path, "--output", "json", **settings))

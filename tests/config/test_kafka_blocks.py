@@ -78,6 +78,15 @@ def test_two_logins_for_the_same_servers_are_a_warning(write: Write, section: st
     assert warning.startswith(f"kafka and {section} name the same servers (b:2)")
 
 
+def test_one_server_in_two_spellings_is_the_same(write: Write) -> None:
+    file = write(
+        "kafka: {bootstrap.servers: 'a'}\n"
+        "kafka_data: {bootstrap.servers: 'PLAINTEXT://a:9092', client.id: b}"
+    )
+    (warning,) = settings.load(file).warnings
+    assert warning.startswith("kafka and kafka_data name the same servers (a:9092)")
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_block_has_a_file_of_its_own(write: Write, tmp_path: Path, section: str) -> None:
     file = tmp_path / "client.properties"
@@ -105,6 +114,9 @@ def test_variables_set_properties_of_a_block(
     ("block", "message"),
     [
         ("{client.id: x}", ": bootstrap.servers is missing"),
+        ("{client.id: x, bootstrap.servers: }", ": bootstrap.servers is missing"),
+        ("{bootstrap.servers: ' , '}", ": bootstrap.servers is missing"),
+        ("{bootstrap.servers: 'a;9092'}", ": bootstrap.servers has 'a;9092'"),
         ("{bootstrap.server: x}", ".bootstrap.server is not a Kafka client property: did you mean"),
         (
             "{bootstrap.servers: x, sasl.username: me, sasl.mechanism: PLAIN}",
@@ -123,8 +135,21 @@ def test_an_error_names_its_block(write: Write, section: str, block: str, messag
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_a_warning_names_its_block(write: Write, section: str) -> None:
-    file = write(f"{section}: {{bootstrap.servers: 'x:1', acks: 1}}")
+    file = write(
+        f"kafka: {{bootstrap.servers: 'a:1'}}\n{section}: {{bootstrap.servers: 'x:1', acks: 1}}"
+    )
     assert settings.load(file).warnings == (f"{section}.acks is ignored: livejoin sets it itself",)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_own_topics_at_the_default_address_are_a_warning(
+    write: Write, monkeypatch: pytest.MonkeyPatch, section: str
+) -> None:
+    file = write(f"{section}: {{bootstrap.servers: 'x:1'}}")
+    expected = "kafka is not set: livejoin's own topics are at 127.0.0.1:9092"
+    assert settings.load(file).warnings == (expected,)
+    monkeypatch.setenv("LIVEJOIN_KAFKA__BOOTSTRAP_SERVERS", "a:1")
+    assert settings.load(file).warnings == ()
 
 
 @pytest.mark.parametrize("section", SECTIONS)

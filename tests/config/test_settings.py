@@ -112,6 +112,29 @@ def test_spark_properties_become_text(write: Write) -> None:
     }
 
 
+def test_a_property_without_a_value_is_not_given(write: Write) -> None:
+    chosen = settings.load(
+        write("kafka: {bootstrap.servers: x, client.id: }\nspark: {conf: {a: }}")
+    )
+    assert (chosen.kafka, chosen.spark.conf) == ({"bootstrap.servers": "x"}, {})
+    assert "kafka: bootstrap.servers is missing" in _error(write("kafka: {bootstrap.servers: }"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "kafka: {bootstrap.servers: ['a:1', 'b:1']}",
+            "kafka.bootstrap.servers: expected text, got",
+        ),
+        ("kafka_data: {ssl: {ca: {location: x}}}", "kafka_data.ssl: expected text, got a mapping"),
+        ("spark: {conf: {spark.jars: [a, b]}}", "spark.conf.spark.jars: expected text, got a list"),
+    ],
+)
+def test_a_property_is_a_text(write: Write, text: str, message: str) -> None:
+    assert message in _error(write(text))
+
+
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
@@ -446,6 +469,10 @@ def test_own_topics_become_rules(write: Write) -> None:
     text = "own_topics: {replication: 3, create: false, config: {logs: {retention.ms: 5, a: true}}}"
     rules = settings.load(write(text)).own_topics.rules
     assert (rules.replication, rules.create) == (3, False)
+    for empty in ('""', ""):  # left to the brokers
+        left = f"own_topics: {{config: {{leader: {{segment.ms: {empty}}}}}}}"
+        config = settings.load(write(left)).own_topics.rules.config_of("leader")
+        assert config == {"retention.ms": "3600000"}
     assert rules.config_of("logs") == {
         "retention.bytes": "67108864",
         "retention.ms": "5",
@@ -462,7 +489,14 @@ def test_own_topics_become_rules(write: Write) -> None:
             "ledger: livejoin depends on its own clean",
         ),
         ("{config: {feed: {max.message.bytes: 1}}}", "own setting: own_topics.max_message_bytes"),
-        ("{config: {changelogs: {a: 1}}}", r"own_topics\.config\.changelogs.*'changelog'"),
+        (
+            "{config: {changelogs: {a: 1}}}",
+            r"unknown setting own_topics\.config\.changelogs: did you mean changelog\?",
+        ),
+        (
+            "{config: {zzz: {a: 1}}}",
+            r"own_topics\.config\.zzz: known are access, tokens, .*, feed$",
+        ),
         ("{max_message_bytes: 1000}", r"own_topics\.max_message_bytes: .* 65536, got 1000"),
         ("{replication: -1}", r"own_topics\.replication: .* 0, got -1"),
         ("{replicas: 3}", r"unknown setting own_topics\.replicas: did you mean replication"),

@@ -17,13 +17,22 @@ from livejoin.config import settings
 from livejoin.core import own_topics
 from livejoin.core.names import Names
 from livejoin.core.own_topics import OwnTopicRules
+from livejoin.runtime import jars
 from rig.authority import Authority
+from rig.kafka_page import (
+    BLOCKS,
+    COMMANDS,
+    PAGE,
+    PASSWORDS,
+    PLAN,
+    PLAN_OF_SERVER,
+    REMOVAL,
+    command,
+    write_settings,
+)
 from rig.running import LIVEJOIN
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "your-kafka.md").read_text()
-BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-COMMANDS = re.findall(r"(?m)^ {4}(livejoin .*)$", PAGE)
 NAMES = Names("<name>")
 GENERATIONS = 3  # live, standby, building
 
@@ -40,17 +49,11 @@ def _table(head: str) -> list[list[str]]:
 def file(tmp_path: Path) -> Path:
     """All settings of the page in one file, and the files that they name."""
     own = Authority().sign("livejoin")
-    (tmp_path / "livejoin.pem").write_text(own.pem)
-    (tmp_path / "livejoin.key").write_text(own.key_pem())
-    for secret in ("kafka-password", "events-password"):
-        (tmp_path / secret).write_text("canary-secret")
-    text = re.sub(r"/etc/livejoin|/run/secrets", str(tmp_path), "".join(BLOCKS))
-    (tmp_path / "livejoin.yaml").write_text(text)
-    return tmp_path / "livejoin.yaml"
+    return write_settings(tmp_path, own.pem, own.key_pem())
 
 
-def _run(command: str, file: Path, *more: str) -> str:
-    words = shlex.split(command.partition(" | ")[0])[1:]
+def _run(line: str, file: Path, *more: str) -> str:
+    words = shlex.split(line.partition(" | ")[0])[1:]
     words[words.index("livejoin.yaml")] = str(file)
     done = CliRunner().invoke(cli, [*words, *more])
     assert done.exit_code == 0, done.output
@@ -70,25 +73,23 @@ def test_every_command_is_valid() -> None:
     assert len(COMMANDS) >= 7
     for line in COMMANDS:
         words = shlex.split(line.partition(" | ")[0])[1:]
-        command: Any = typer.main.get_command(cli)
-        while hasattr(command, "commands") and words and words[0] in command.commands:
-            command = command.commands[words.pop(0)]
-        command.make_context(command.name, words)  # raises for an unknown option
+        found: Any = typer.main.get_command(cli)
+        while hasattr(found, "commands") and words and words[0] in found.commands:
+            found = found.commands[words.pop(0)]
+        found.make_context(found.name, words)  # raises for an unknown option
 
 
 def test_config_shows_every_block_and_no_secret(file: Path) -> None:
-    (command,) = [line for line in COMMANDS if line.startswith("livejoin config")]
-    shown = _run(command, file)
+    shown = _run(command("config"), file)
     for section in ("kafka", "kafka_data", "kafka_control"):
         assert f"{section}.bootstrap.servers" in shown
-    assert "canary-secret" not in shown
+    assert [password for password in PASSWORDS.values() if password in shown] == []
 
 
 def test_the_plan_of_the_page_grants_each_principal_its_cluster(file: Path) -> None:
-    plans = [
-        line for line in COMMANDS if line.startswith("livejoin topics plan -c livejoin.yaml -")
-    ]
-    run, serve = (json.loads(_run(line, file, "--output", "json")) for line in plans)
+    run, serve = (
+        json.loads(_run(line, file, "--output", "json")) for line in (PLAN, PLAN_OF_SERVER)
+    )
     granted = {
         tuple(re.findall(r"--bootstrap-server (\S+) --add --allow-principal (\S+)", line)[0])
         for line in run["grant"]
@@ -140,6 +141,15 @@ def test_the_groups_are_those_of_the_code() -> None:
     assert documented == {NAMES.group(purpose) for purpose in used}
 
 
+def test_the_version_is_that_of_the_embedded_broker() -> None:
+    (version,) = {
+        jar.coordinate.rpartition(":")[2]
+        for jar in jars.read_lock_file()
+        if jar.group == "broker" and ":kafka-server:" in jar.coordinate
+    }
+    assert f"run against Kafka {version.rpartition('.')[0]}, " in " ".join(PAGE.split())
+
+
 def test_removal_takes_livejoins_topics_and_no_others(file: Path) -> None:
     (pattern,) = re.findall(r"--delete --topic '([^']+)'", PAGE)
     chosen = settings.load(file)
@@ -152,11 +162,10 @@ def test_removal_takes_livejoins_topics_and_no_others(file: Path) -> None:
 
 
 def test_the_removal_of_rights_mirrors_their_grant(file: Path) -> None:
-    (line,) = [line for line in COMMANDS if " | sed " in line]
-    shell = line.replace("livejoin topics", f"{LIVEJOIN} topics", 1)
+    shell = REMOVAL.replace("livejoin topics", f"{LIVEJOIN} topics", 1)
     shell = shell.replace("livejoin.yaml", str(file))
     done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True)
-    granted = json.loads(_run(line, file, "--output", "json"))["grant"]
+    granted = json.loads(_run(PLAN, file, "--output", "json"))["grant"]
     assert done.stdout.splitlines() == [
         one.replace(" --add ", " --remove --force ") for one in granted
     ]

@@ -43,23 +43,6 @@ def silent_port() -> Iterator[int]:
         thread.join()
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a:1,b:2", [("a", 1), ("b", 2)]),
-        (" a:1 , ,", [("a", 1)]),
-        ("a", [("a", 9092)]),
-        ("SASL_SSL://a:1", [("a", 1)]),
-        ("[::1]:9093", [("::1", 9093)]),
-        ("[::1]", [("::1", 9092)]),
-    ],
-)
-def test_bootstrap_servers_are_read_as_clients_do(
-    text: str, expected: list[tuple[str, int]]
-) -> None:
-    assert network.servers(text) == expected
-
-
 def test_a_closed_port_skips_the_rest(diagnose: Diagnose, closed_port: int) -> None:
     found = diagnose({"bootstrap.servers": f"127.0.0.1:{closed_port}"})
     assert severities(found, "kafka") == [

@@ -17,11 +17,10 @@ from livejoin.kafka.clusters import Clusters
 from livejoin.runtime.broker import free_port
 from rig import brokers
 from rig.findings import of, only, problems, severities
-from rig.older_broker import METADATA, Ports, older_broker
+from rig.older_broker import DESCRIBE_GROUPS, METADATA, Ports, older_broker
 from rig.running import until
 
 DAY_MS = 86_400_000
-DESCRIBE_GROUPS = 15
 NO_OPERATIONS = 7  # newest version of Metadata without the authorized operations
 KEPT = {"retention.ms": "-1"}
 

@@ -1,15 +1,6 @@
-"""livejoin's own topics on a broker whose policy forbids some of what they would have.
+"""livejoin's own topics on a broker whose policy forbids some of what they would have."""
 
-The policy (`rig/policy/LimitedTopics.java`) refuses records over 8 MiB, segments under an hour,
-and names that do not begin with `known.`, `quiet.` or `strict.`. It names what it refuses, except
-under `quiet.`. Under `strict.` it also refuses what livejoin needs.
-"""
-
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -28,25 +19,11 @@ from livejoin.doctor.trial import check_own_prefix
 from livejoin.errors import KafkaUnavailable, TopicMisconfigured, TopicMissing, TopicRefused
 from livejoin.kafka import own_topics
 from livejoin.kafka.cluster import Kafka
-from livejoin.runtime import jars, processes
 from livejoin.tables.auth import access_topics
-from rig import brokers
+from rig.limited import BROKER_BYTES, limited_broker
 from rig.running import until
 
-POLICY = Path(brokers.__file__).parent / "policy" / "LimitedTopics.java"
-BROKER_BYTES = 1 << 20  # the broker's own message.max.bytes
 RULES = OwnTopicRules()
-
-
-def compile_policy(folder: Path) -> Path:
-    """Compile the policy against the broker's jars; returns the folder of its class."""
-    javac = Path(processes.find_java()).with_name("javac")
-    command = str(javac) if javac.exists() else shutil.which("javac")
-    if command is None:
-        pytest.skip("there is no javac: only a JRE is installed")
-    classpath = os.pathsep.join(map(str, jars.jars("broker")))
-    subprocess.run([command, "-cp", classpath, "-d", str(folder), str(POLICY)], check=True)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +32,8 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     more = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
-        "create.topic.policy.class.name": "LimitedTopics",
-        "message.max.bytes": str(BROKER_BYTES),
     }
-    classes = compile_policy(tmp_path_factory.mktemp("classes"))
-    folder = tmp_path_factory.mktemp("broker")
-    with brokers.broker(folder, more=more, more_classes=[classes]) as kafka:
+    with limited_broker(tmp_path_factory.mktemp("limited"), more) as kafka:
         yield kafka
 
 

@@ -127,9 +127,9 @@ class Service:
             answer = connection.getresponse()
             return answer.status, answer.read()
 
-    def wait_until_alive(self) -> None:
+    def wait_until_alive(self, limit_s: float = _START_S) -> None:
         """Wait for the first answer of /livez."""
-        until(self._is_alive, "/livez answers", _START_S)
+        until(self._is_alive, "/livez answers", limit_s)
 
     def _is_alive(self) -> bool:
         assert self.process.poll() is None, "\n".join(self.lines)

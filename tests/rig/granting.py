@@ -52,31 +52,41 @@ def documented(
     """The rights below a heading, one operation each, for another name, inputs and users."""
     part = PAGE.read_text().split(f"### {heading}\n")[1].partition("\n##")[0]
     found = []
-    for line in re.findall(r"(?m)^kafka-acls (.*)$", part):
-        words = shlex.split(line.replace("--add ", ""))
-        pairs = list(zip(words[::2], words[1::2], strict=True))
-        options = dict(pairs)
-        kind = next(one for one in _KINDS if one in options)
-        resource = options[kind]
-        own, section = resource.startswith(_OWN), _SECTIONS[options["--bootstrap-server"]]
-        found += [
-            Right(
-                section,
-                AclBinding(
-                    ResourceType[kind.strip("-").replace("-", "_").upper()],
-                    f"{name}.{resource.removeprefix(_OWN)}" if own else inputs[resource],
-                    ResourcePatternType[options.get("--resource-pattern-type", "literal").upper()],
-                    f"User:{users.get(section, USER)}",
-                    "*",
-                    _operation(operation),
-                    AclPermissionType.ALLOW,
-                ),
+    for line in re.findall(r"(?m)^kafka-acls .*$", part):
+        server, bindings = parse_command(line)
+        section = _SECTIONS[server]
+        for one in bindings:
+            own = one.name.startswith(_OWN)
+            resource = f"{name}.{one.name.removeprefix(_OWN)}" if own else inputs[one.name]
+            principal = f"User:{users.get(section, USER)}"
+            binding = AclBinding(
+                *(one.restype, resource, one.resource_pattern_type, principal, one.host),
+                *(one.operation, one.permission_type),
             )
-            for option, operation in pairs
-            if option == "--operation"
-        ]
+            found.append(Right(section, binding))
     assert found, heading
     return found
+
+
+def parse_command(line: str) -> tuple[str, list[AclBinding]]:
+    """The server of a `kafka-acls` command that adds rights, and the rights, one operation each."""
+    words = shlex.split(line.replace("--add ", ""))[1:]
+    pairs = list(zip(words[::2], words[1::2], strict=True))
+    options = dict(pairs)
+    kind = next(one for one in _KINDS if one in options)
+    return options["--bootstrap-server"], [
+        AclBinding(
+            ResourceType[kind.strip("-").replace("-", "_").upper()],
+            options[kind],
+            ResourcePatternType[options.get("--resource-pattern-type", "literal").upper()],
+            options["--allow-principal"],
+            "*",
+            _operation(operation),
+            AclPermissionType.ALLOW,
+        )
+        for option, operation in pairs
+        if option == "--operation"
+    ]
 
 
 def _operation(name: str) -> AclOperation:

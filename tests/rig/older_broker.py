@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from livejoin.runtime.broker import free_port
 
 METADATA = 3
+DESCRIBE_GROUPS = 15
 _API_VERSIONS = 18
 
 

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from livejoin import redaction
 from livejoin.cli.options import Config, Output
-from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line
+from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_warnings
 from livejoin.core.spec import FINAL, ID, TS, JoinSpec
 
 # their keys belong to Kafka and Spark
@@ -25,8 +25,7 @@ def config(config: Config = None, output: Output = "table") -> None:
     from livejoin.config import settings  # noqa: PLC0415 - slow to import
 
     chosen = settings.load(config)
-    for text in chosen.warnings:
-        print_line(f"livejoin: warning: {text}", to_stderr=True)
+    print_warnings(chosen.warnings)
     rows = _setting_rows(chosen.model_dump(), settings.values_by_origin(config))
     if output == "json":
         print(json.dumps(rows))

@@ -55,6 +55,12 @@ def print_line(line: str, *, to_stderr: bool = False) -> None:
     print(escape_unprintable(line), file=sys.stderr if to_stderr else sys.stdout, flush=True)
 
 
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings about the settings, on standard error."""
+    for text in warnings:
+        print_line(f"livejoin: warning: {text}", to_stderr=True)
+
+
 def print_stream(chunks: Iterable[bytes]) -> None:
     """Print machine-readable output: raw bytes, or escaped text if stdout is a terminal."""
     if not sys.stdout.isatty():

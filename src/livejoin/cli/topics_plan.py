@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from livejoin.cli.options import Config, Output
-from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line
+from livejoin.cli.output import LONG_CELL_CHARS, format_table, print_line, print_warnings
 from livejoin.core import own_topics, rights
 from livejoin.core.names import Names
 
@@ -80,6 +80,7 @@ def plan(  # noqa: PLR0913 - one principal per cluster
     from livejoin.kafka.clusters import Clusters  # noqa: PLC0415 - as above
 
     chosen = settings.load(config)
+    print_warnings(chosen.warnings)
     clusters = Clusters.connect(chosen.kafka_blocks)
     principals = {"kafka_data": principal_data, "kafka_control": principal_control}
     _check_principals(clusters, principals)

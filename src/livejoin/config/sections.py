@@ -68,7 +68,9 @@ class TopicSettings(_Section):
 
 
 def _to_config_text(value: Any) -> Any:
-    """A config value as Kafka writes it; YAML reads numbers and booleans."""
+    """A config value as Kafka writes it; YAML reads numbers, booleans and empty values."""
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

@@ -26,7 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from livejoin.config import settings_files
+from livejoin.config import setting_errors, settings_files
 from livejoin.config.sections import (
     HttpSettings,
     OwnTopicSettings,
@@ -35,7 +35,7 @@ from livejoin.config.sections import (
     TopicName,
     TopicSettings,
 )
-from livejoin.config.sources import DeclaredSources, InvalidSources, parse_sources
+from livejoin.config.sources import DeclaredSources, parse_sources
 from livejoin.core import spec, start_position
 from livejoin.core.control_messages import MessageRules
 from livejoin.core.names import Names, nearest
@@ -141,6 +141,20 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "Settings":
+        self._check_topics()
+        _ = self.start_positions  # raises if invalid
+        for section, block in self.kafka_blocks.items():
+            clients = properties.client_properties(properties.reveal(block), section)
+            if not clients.librdkafka.get("bootstrap.servers"):
+                raise ValueError(f"{section}: bootstrap.servers is missing")
+            self._warnings.extend(clients.warnings)
+        self._warnings.extend(clusters.overlaps(self.kafka_blocks))
+        if clusters.FIRST not in self.model_fields_set and len(self.kafka_blocks) > 1:
+            servers = properties.reveal(self.kafka)[properties.SERVERS]
+            self._warnings.append(f"kafka is not set: livejoin's own topics are at {servers}")
+        return self
+
+    def _check_topics(self) -> None:
         topics = self.topics
         if self.sources:
             self._declared = parse_sources(self.sources, self.join)
@@ -160,14 +174,6 @@ class Settings(BaseSettings):
                 raise ValueError(f"{setting} must not be the control topic {name!r}")
             if Names(self.name).is_own(name):
                 raise ValueError(f"{setting} is {name!r}, one of livejoin's own topics")
-        _ = self.start_positions  # raises if invalid
-        for section, block in self.kafka_blocks.items():
-            clients = properties.client_properties(properties.reveal(block), section)
-            if not clients.librdkafka.get("bootstrap.servers"):
-                raise ValueError(f"{section}: bootstrap.servers is missing")
-            self._warnings.extend(clients.warnings)
-        self._warnings.extend(clusters.overlaps(self.kafka_blocks))
-        return self
 
     @property
     def kafka_blocks(self) -> dict[clusters.Section, properties.Values]:
@@ -267,8 +273,7 @@ def load(file: Path | None = None, **overrides: Any) -> Settings:
     try:
         chosen = Loaded(**settings_files.normalize(overrides))
     except pydantic.ValidationError as error:
-        texts = (_explain_with_line(one, file) for one in error.errors())
-        raise SettingsError("; ".join(texts)) from error
+        raise SettingsError(setting_errors.explain(error, Settings, file)) from error
     except pydantic_settings.SettingsError as error:
         # the message quotes the field, not the variable
         field = str(error).partition('"')[2].partition('"')[0].upper()
@@ -315,31 +320,3 @@ def _check_environment() -> None:
                 f"environment variable {variable} is not a setting",
                 hint=f"Did you mean {ENV_PREFIX}{close}?" if close else "",
             )
-
-
-def _explain_with_line(error: Any, file: Path | None) -> str:
-    """What is wrong; problems of declared sources on lines of their own, with their place."""
-    cause = error.get("ctx", {}).get("error")
-    if not isinstance(cause, InvalidSources):
-        return _explain(error)
-    lines = (settings_files.line_of(file, one.setting) if file else None for one in cause.problems)
-    return "\n".join(
-        f"{file}, line {line}: {problem}" if line else str(problem)
-        for problem, line in zip(cause.problems, lines, strict=True)
-    )
-
-
-def _explain(error: Any) -> str:
-    where = ".".join(map(str, error["loc"]))
-    if error["type"] != "extra_forbidden":
-        message = error["msg"].removeprefix("Value error, ")
-        # values of these sections may be secret
-        is_secret = error["loc"][:1] in {(section,) for section in (*clusters.SECTIONS, "spark")}
-        value = "" if is_secret else f", got {error['input']!r}"
-        return f"{where}: {message}{value}" if where else message
-    section: Any = Settings
-    for part in error["loc"][:-1]:
-        section = section.model_fields[part].annotation
-    close = nearest(str(error["loc"][-1]), section.model_fields)
-    hint = f"did you mean {close}?" if close else f"known are {', '.join(section.model_fields)}"
-    return f"unknown setting {where}: {hint}"

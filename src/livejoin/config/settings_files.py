@@ -25,14 +25,10 @@ def normalize(data: dict[str, Any]) -> dict[str, Any]:
     data = dict(data)
     for section in clusters.SECTIONS:
         if isinstance(block := data.get(section), dict):
-            data[section] = {
-                properties.canonical_name(str(key)): _to_text(value) for key, value in block.items()
-            }
+            texts = _to_texts(section, block)
+            data[section] = {properties.canonical_name(key): texts[key] for key in texts}
     if isinstance(spark := data.get("spark"), dict) and isinstance(conf := spark.get("conf"), dict):
-        data["spark"] = {
-            **spark,
-            "conf": {str(key): _to_text(value) for key, value in conf.items()},
-        }
+        data["spark"] = {**spark, "conf": _to_texts("spark.conf", conf)}
     return data
 
 
@@ -86,9 +82,23 @@ def plain_secrets(data: dict[str, Any]) -> list[str]:
     return found
 
 
-def _to_text(value: Any) -> str | SecretStr:
+def _to_texts(section: str, block: dict[Any, Any]) -> dict[str, str | SecretStr]:
+    """Properties as text; YAML's empty value is none."""
+    given = {str(key): value for key, value in block.items() if value is not None}
+    return {key: _to_text(f"{section}.{key}", value) for key, value in given.items()}
+
+
+def _to_text(name: str, value: Any) -> str | SecretStr:
     if isinstance(value, SecretStr):
         return value
+    if isinstance(value, dict | list):
+        is_list = isinstance(value, list)
+        raise SettingsError(
+            f"{name}: expected text, got a {'list' if is_list else 'mapping'}",
+            hint="Write its values as one text, with commas."
+            if is_list
+            else "Write the whole name of each property, such as `ssl.ca.location: …`.",
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

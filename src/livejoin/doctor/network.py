@@ -10,34 +10,13 @@ from typing import NamedTuple
 from livejoin.doctor import tls
 from livejoin.doctor.findings import Finding, bad, failed, in_background, ok, warning
 from livejoin.errors import LivejoinError
+from livejoin.kafka.bootstrap_servers import Server
 from livejoin.kafka.cluster import Kafka
 
 _RESOLVE_S = 4.0
 _CONNECT_S = 3.0
 _LOGIN_S = 6.0
 _ADVERTISED_S = 6.0
-_DEFAULT_PORT = 9092
-
-
-class Server(NamedTuple):
-    """A bootstrap server."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def servers(address: str) -> list[Server]:
-    """The servers of `bootstrap.servers`."""
-    found = []
-    for text in filter(None, (one.strip() for one in address.split(","))):
-        host, colon, port = text.rpartition("://")[2].rpartition(":")
-        if not colon or "]" in port or not port.isdecimal():
-            host, port = text.rpartition("://")[2], str(_DEFAULT_PORT)
-        found.append(Server(host.strip("[]"), int(port)))
-    return found
 
 
 def check_names(kafka: Kafka) -> Iterator[Finding]:
@@ -55,7 +34,7 @@ def check_login(kafka: Kafka) -> Iterator[Finding]:
     try:
         metadata = kafka.wait_until_reachable(_LOGIN_S)
     except LivejoinError as error:
-        reasons = (tls.explain(kafka, *server) for server in servers(kafka.address)[:1])
+        reasons = (tls.explain(kafka, *server) for server in kafka.servers[:1])
         yield bad("login", "; ".join(filter(None, (error.message, *reasons))), error.hint)
         return
     cluster = f"cluster {metadata.cluster_id}" if metadata.cluster_id else "no cluster id"
@@ -107,7 +86,7 @@ _CONNECT = _Attempt(
 
 def _try_all(kafka: Kafka, attempt: _Attempt) -> Finding:
     """One finding about all servers: one that works is enough."""
-    every = servers(kafka.address)
+    every = kafka.servers
     until = time.monotonic() + attempt.limit_s
     calls = {server: in_background(partial(attempt.call, server)) for server in every}
     failures = {server: why for server, one in calls.items() if (why := _failure(one, until))}

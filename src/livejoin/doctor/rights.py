@@ -1,5 +1,6 @@
 """Checks of the rights on consumer groups, and on the transactional id of the leader."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,16 @@ from livejoin.doctor.findings import Finding, bad, ok, skipped
 from livejoin.errors import KafkaUnavailable
 from livejoin.kafka.cluster import REQUEST_TIMEOUT_S, Kafka
 
+_COORDINATOR_S = 10.0
+_POLL_S = 0.2
+# some brokers report a group without members as unknown
+_ANSWERS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.GROUP_ID_NOT_FOUND)
+# for seconds after the first use of any group, and after the death of a broker
+_NO_COORDINATOR = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 _ADVICE = "`livejoin topics plan` prints the rights that livejoin needs."
 
 
@@ -33,21 +44,22 @@ def check_election(kafka: Kafka, names: Names) -> Iterator[Finding]:
 
 def _describe_group(kafka: Kafka, group: str) -> Any:
     """Its description; its error code where it cannot be described."""
-    (future,) = kafka.admin.describe_consumer_groups(
-        [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
-    ).values()
-    try:
-        return future.result(REQUEST_TIMEOUT_S)
-    except KafkaException as error:
-        # some brokers report a group without members as unknown
-        if error.args[0].code() in (
-            KafkaError.GROUP_AUTHORIZATION_FAILED,
-            KafkaError.GROUP_ID_NOT_FOUND,
-        ):
-            return error.args[0].code()
-        raise KafkaUnavailable(f"group {group}: {error.args[0].str()}") from error
-    except TimeoutError as error:
-        raise KafkaUnavailable(f"group {group}: no answer") from error
+    until = time.monotonic() + _COORDINATOR_S
+    while True:
+        (future,) = kafka.admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+        ).values()
+        try:
+            return future.result(REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() in _ANSWERS:
+                return cause.code()
+            if cause.code() not in _NO_COORDINATOR or time.monotonic() > until:
+                raise KafkaUnavailable(f"group {group}: {cause.str()} ({cause.name()})") from error
+        except TimeoutError as error:
+            raise KafkaUnavailable(f"group {group}: no answer") from error
+        time.sleep(_POLL_S)
 
 
 def _group_finding(group: str, found: Any) -> Finding:

@@ -46,4 +46,4 @@ def from_error(cause: str, bootstrap: str) -> LostBroker | None:
 
 
 def _addresses(bootstrap: str) -> set[str]:
-    return {server.strip().rpartition("://")[2] for server in bootstrap.split(",")}
+    return set(bootstrap.split(","))

@@ -11,7 +11,8 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from livejoin.core.own_topics import MAX_RECORD_BYTES, OwnTopicRules
 from livejoin.errors import KafkaUnavailable, SettingsError
-from livejoin.kafka import advertised, properties
+from livejoin.kafka import advertised, bootstrap_servers, properties
+from livejoin.kafka.bootstrap_servers import Server
 from livejoin.kafka.topic_errors import from_kafka_error
 
 # Below the smallest size of a topic: librdkafka does not split a batch that a topic refuses.
@@ -59,8 +60,13 @@ class KafkaClients:
 
     @property
     def address(self) -> str:
-        """The bootstrap servers."""
+        """The bootstrap servers, as text."""
         return self._client_properties.librdkafka["bootstrap.servers"]
+
+    @property
+    def servers(self) -> list[Server]:
+        """The bootstrap servers."""
+        return bootstrap_servers.parse(self.address)
 
     @property
     def login(self) -> str:

@@ -122,5 +122,4 @@ def same_clusters(ids: Mapping[str, str | None]) -> list[KafkaWarning]:
 
 def _servers(block: properties.Values) -> set[str]:
     given = properties.client_properties(properties.reveal(block)).librdkafka
-    servers = given.get("bootstrap.servers", "").split(",")
-    return {server.strip() for server in servers if server.strip()}
+    return set(filter(None, given.get(properties.SERVERS, "").split(",")))

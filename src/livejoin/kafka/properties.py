@@ -14,13 +14,15 @@ from pydantic import SecretStr
 from livejoin import redaction
 from livejoin.core.names import nearest
 from livejoin.errors import SettingsError
-from livejoin.kafka import certificates, login, property_table
+from livejoin.kafka import bootstrap_servers, certificates, login, property_table
 
-_CASE_INSENSITIVE = ("security.protocol", "sasl.mechanism")
+PROTOCOL = "security.protocol"
+_CASE_INSENSITIVE = (PROTOCOL, "sasl.mechanism")
 _ESCAPE_SEQUENCE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
+SERVERS = "bootstrap.servers"
 SECTION = "kafka"  # the section of the settings with the block that is always there
 
 Values = Mapping[str, str | SecretStr]  # secrets do not print
@@ -67,6 +69,8 @@ def _translate(given: Mapping[str, str]) -> ClientProperties:
         translated.append(certificates.as_properties(certificates.load(named)))
     rdkafka: dict[str, str] = {}
     java: dict[str, str] = {}
+    if SERVERS in named:
+        named[SERVERS] = bootstrap_servers.normalize(named[SERVERS], named.get(PROTOCOL, ""))
     for name, value in named.items():
         to_rdkafka, to_java = _target_names(name)
         rdkafka |= {to_rdkafka: value} if to_rdkafka else {}
