@@ -20,7 +20,7 @@ _INT64 = range(-(2**63), 2**63)
 _MS_OF_OUR_TIME = range(946_684_800_000, 4_102_444_800_000)  # the years 2000 to 2099
 _TIME_NAME = re.compile(r"(?:.*(?:At|_at|[tT]ime|[tT]imestamp|Ts|_ts|[dD]ate)|at|ts)")
 _ISO_TIME = re.compile(
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)(?:Z|[+-]\d\d:?\d\d)", re.ASCII
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?(?:Z|[+-]\d\d:?\d\d)", re.ASCII
 )
 _MEMBER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}", re.ASCII)
