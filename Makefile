@@ -9,7 +9,7 @@ ANGULAR := clients/angular
 # pip shows its progress to a person, and is quiet otherwise
 PIP := $(BIN)/pip install --disable-pip-version-check $(shell test -t 2 || echo --quiet)
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage faults check audit lint types types-page page angular imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-tables bench-page lock wheel pictures clean
+.PHONY: help demo test coverage faults check audit lint types types-page page angular imports setup browser provider bench bench-swap bench-pipeline bench-generation bench-parsing bench-tables bench-page lock wheel pictures clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ bench-pipeline: setup ## measure the pipeline: latency, new generations, catch-u
 
 bench-generation: setup ## measure builds beside a live generation, phase by phase
 	@$(BIN)/python bench/new_generation.py
+
+bench-parsing: setup ## measure parsing: flat, nested and typed records, and the strict parser
+	@$(BIN)/python bench/parsing.py
 
 bench-tables: setup ## measure the table server: latency, viewers, cutover, ingest (PARTS="viewers cutover")
 	@$(BIN)/python bench/tables.py $(PARTS)

@@ -22,6 +22,10 @@ from rig.reference_changelog import (
 OLD, NEW = (1, 0, 0), (2, 0, 0)
 
 
+def _field(name: str) -> dict[str, str]:
+    return {"name": name, "type": "string"}
+
+
 def _without_nulls(change: ChangelogRecord) -> ChangelogRecord:
     if change.row is None:
         return change
@@ -53,8 +57,12 @@ def test_a_row_id_can_be_any_text(row_id: str) -> None:
         (ChangelogRecord("users_ui", "0-1", {}, 5), '{"row":{},"ts":5}'),
         (ChangelogRecord("final_ui", "0-1", None, 5), '{"ts":5}'),
         (ChangelogRecord("final_ui", "0-1", None, 5, (7, 1, 9)), '{"ts":5,"version":[7,1,9]}'),
+        (
+            ChangelogRecord("final_ui", "0-1", {"k": 1}, 7, versions={"pay": (7, 1, 9)}),
+            '{"row":{"k":1},"ts":7,"versions":{"pay":[7,1,9]}}',
+        ),
     ],
-    ids=["a row", "a row of nulls", "a removal", "a removal with a version"],
+    ids=["a row", "a row of nulls", "a removal", "a removal with a version", "several lookups"],
 )
 def test_a_value_has_no_whitespace_nulls_or_escapes(change: ChangelogRecord, value: str) -> None:
     assert change.value() == value.encode()
@@ -254,3 +262,58 @@ def test_a_bundle_is_json_and_round_trips(bundle: Bundle) -> None:
 def test_a_bundle_key_is_not_a_mark() -> None:
     assert changelog.marked_position(BUNDLE_KEY) is None
     assert changelog.marked_offsets([BUNDLE_KEY, b"users_ui/0-4"]) == {("users", 0): [4]}
+
+
+# --- several lookups
+
+_SPEC = spec.JoinSpec.from_json(
+    {
+        "sources": [
+            {"name": "orders", "key": "customer", "fields": [_field("customer"), _field("state")]},
+            {"name": "customers", "key": "id", "fields": [_field("id"), _field("name")]},
+            {"name": "payments", "key": "by", "fields": [_field("by"), _field("state")]},
+        ]
+    }
+)
+_COLUMNS = {"customers": ["name"], "payments": ["payments_state"]}
+
+
+@given(st.lists(st.tuples(*[st.one_of(st.none(), st.integers(1, 4))] * 2), min_size=1), st.data())
+def test_rows_of_several_lookups_are_the_same_in_every_order(
+    shown: list[tuple[int | None, int | None]], data: st.DataObject
+) -> None:
+    """A row shows any version of each lookup; the newest of each one is in the end."""
+    changes = []
+    for numbers in shown:
+        row, versions = {"customer": "c", "state": "new"}, {}
+        for (lookup, (column,)), number in zip(_COLUMNS.items(), numbers, strict=True):
+            if number is not None:
+                versions[lookup] = (number, 0, 0)
+                row |= {column: f"{lookup}{number}"} if number > 1 else {}  # null in the first one
+        changes.append(
+            ChangelogRecord(
+                spec.FINAL, "0-1", row, max(filter(None, (*numbers, 1))), versions=versions
+            )
+        )
+    follower = ReferenceFollower(_COLUMNS)
+    for change in data.draw(st.permutations(changes * 2)):
+        follower.apply(change)
+    expected = {"customer": "c", "state": "new"}
+    for at, (lookup, (column,)) in enumerate(_COLUMNS.items()):
+        newest = max(numbers[at] or 0 for numbers in shown)
+        expected |= {column: f"{lookup}{newest}"} if newest > 1 else {}
+    assert follower.table(spec.FINAL) == {"0-1": expected}
+
+
+def test_a_topic_of_format_2_says_what_it_contains() -> None:
+    key, value = changelog.format_record(_SPEC, "left")
+    assert key == b"format"
+    said = json.loads(value)
+    assert said.pop("columns") == {
+        "orders": ["customer", "state"],
+        "customers": ["customer", "name"],
+        "payments": ["customer", "payments_state"],
+    }
+    assert said == {"format": 2, "join": "left", **_SPEC.to_json()}
+    assert changelog.format_number(spec.DEFAULT) == 1
+    assert changelog.marked_position(key) is None

@@ -148,3 +148,10 @@ def test_a_spec_as_json(one: spec.JoinSpec) -> None:
 def test_the_table_of_a_source_and_the_tables_of_operators() -> None:
     assert ORDERS.source_of_table["payments_ui"] == "payments"
     assert ORDERS.all_tables.keys() - ORDERS.tables.keys() == {spec.AUDIT}
+
+
+def test_a_path_has_steps_and_is_what_reasons_show() -> None:
+    nested = spec.Column("b", "decimal(12, 2)", "$.a[0].b")
+    assert (nested.steps, nested.label, nested.digits) == (("a", 0, "b"), "$.a[0].b", (12, 2))
+    flat = spec.Column("a.b", "int64")
+    assert (flat.steps, flat.label, flat.digits) == (("a.b",), "a.b", None)

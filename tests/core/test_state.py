@@ -158,8 +158,8 @@ def test_a_newer_ledger_format_is_refused_with_its_number() -> None:
     known = "this livejoin knows up to"
     assert format_error({"format": 5, "live": "?"}) == f"the ledger has format 5, {known} 4"
     assert format_error({"format": "x"}) == f"the ledger has format x, {known} 4"
-    data["live"]["changelog_format"] = 2
-    assert format_error(data) == f"the changelog of generation 1 has format 2, {known} 1"
+    data["live"]["changelog_format"] = 3
+    assert format_error(data) == f"the changelog of generation 1 has format 3, {known} 2"
 
 
 def _before_format_4(choice: dict[str, Any]) -> dict[str, Any]:

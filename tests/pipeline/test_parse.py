@@ -23,7 +23,19 @@ NUMBERS = (
 CELLS = (
     *NUMBERS,
     *(f'"{number}"' for number in NUMBERS),
-    *('"abc"', '""', '" 30"', '"+30"', '"30 "', '"0x1F"', '"NaN"', '"1e"', '"٣"', '"\\u0000"'),
+    *(
+        '"abc"',
+        '""',
+        '" 30"',
+        '"30\\n"',
+        '"+30"',
+        '"30 "',
+        '"0x1F"',
+        '"NaN"',
+        '"1e"',
+        '"٣"',
+        '"\\u0000"',
+    ),
     *(
         "true",
         "false",
@@ -73,7 +85,7 @@ WHOLE = (
 def parsed(session: SparkDriver, source: str, values: list[bytes]) -> list[Row]:
     rows = [(i, source, value) for i, value in enumerate(values)]
     frame = session.spark().createDataFrame(rows, "i int, source string, value binary")
-    return parse.parse_records(frame).orderBy("i").collect()
+    return parse.parse_records(frame, spec.DEFAULT).orderBy("i").collect()
 
 
 def truth(source: str, value: bytes) -> tuple[dict[str, Any] | None, str | None]:
@@ -111,7 +123,7 @@ def test_every_kind_of_value(session: SparkDriver, source: str) -> None:
 def test_random_objects_intact_and_damaged(session: SparkDriver, source: str) -> None:
     print(f"seed {SEED}")
     dice = random.Random(SEED)
-    names = [column.name for column in parse.FIELDS] + ["other", "userid"]
+    names = [column.name for column in spec.DEFAULT.joined_columns] + ["other", "userid"]
     values = []
     for _ in range(3000):
         pairs = [(dice.choice(names), dice.choice(CELLS[:-11])) for _ in range(dice.randrange(6))]
@@ -127,7 +139,9 @@ def test_random_objects_intact_and_damaged(session: SparkDriver, source: str) ->
 def test_a_value_is_parsed_once(session: SparkDriver) -> None:
     frame = session.spark().createDataFrame([("users", b"{}")], "source string, value binary")
     plan = (
-        parse.parse_records(frame).select("row.userId", "row.age", "reason")._jdf.queryExecution()
+        parse.parse_records(frame, spec.DEFAULT)
+        .select("row.userId", "row.age", "reason")
+        ._jdf.queryExecution()
     )
     executed = plan.executedPlan().toString()
     assert executed.count("from_json(") == 1
@@ -136,7 +150,7 @@ def test_a_value_is_parsed_once(session: SparkDriver) -> None:
 
 def test_a_tombstone_is_neither_row_nor_reject(session: SparkDriver) -> None:
     frame = session.spark().createDataFrame([("users", None)], "source string, value binary")
-    (got,) = parse.parse_records(frame).collect()
+    (got,) = parse.parse_records(frame, spec.DEFAULT).collect()
     assert (got.row, got.reason) == (None, None)
 
 
@@ -144,7 +158,7 @@ def test_a_smaller_limit_is_named_in_the_reject(session: SparkDriver) -> None:
     fits = b'{"userId": "' + b"y" * ((504 << 10) - 14) + b'"}'
     rows = [(0, "users", fits), (1, "users", fits + b" ")]
     frame = session.spark().createDataFrame(rows, "i int, source string, value binary")
-    within, over = parse.parse_records(frame, 504 << 10).orderBy("i").collect()
+    within, over = parse.parse_records(frame, spec.DEFAULT, 504 << 10).orderBy("i").collect()
     assert (within.row is not None, within.reason) == (True, None)
     assert over.reason == f"value: larger than 504 KiB, {len(fits) + 1} bytes"
 
@@ -158,5 +172,7 @@ def test_deep_nesting_does_not_overflow_the_stack(session: SparkDriver) -> None:
     # the oracle's own parser does not go this deep
     deep = b"1".join((b'{"x": ' + b"[" * 997, b"]" * 997 + b"}"))
     (ignored, wrong) = parsed(session, "users", [deep, deep.replace(b'"x"', b'"age"')])
-    assert ignored.row.asDict() == dict.fromkeys(column.name for column in parse.FIELDS)
+    assert ignored.row.asDict() == dict.fromkeys(
+        column.name for column in spec.DEFAULT.joined_columns
+    )
     assert wrong.reason.startswith("age: expected int64, got [[[[")

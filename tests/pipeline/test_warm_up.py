@@ -91,7 +91,7 @@ def test_a_warm_up_takes_only_free_slots(
     thread.join(30)
     assert queries.needs_warm_up  # still not enough
     enough = few.model_copy(update={"master": "local[10]"})
-    assert Queries(session, Clusters.single(kafka), NAMES, "", enough).has_free_slots([live])
+    assert Queries(session, Clusters.single(kafka), NAMES, "", enough).has_free_slots([live], live)
     assert not Queries(session, Clusters.single(kafka), NAMES, "", enough).has_free_slots(
-        [live, live]
+        [live, live], live
     )

@@ -36,14 +36,14 @@ class Rejected(Exception):
     """The reason why a record gives no row."""
 
 
-class _Number(str):
+class Number(str):
     """A JSON number as written."""
 
     __slots__ = ()
 
 
-def parse(source: str, value: bytes) -> Row:
-    """Return a row, or raise Rejected."""
+def read_object(value: bytes) -> dict[str, Any]:
+    """Return a record's JSON object, with numbers as they are spelt, or raise Rejected."""
     if len(value) > 1 << 20:
         raise Rejected(f"value: larger than 1 MiB, {len(value)} bytes")
     try:
@@ -54,14 +54,21 @@ def parse(source: str, value: bytes) -> Row:
         raise Rejected("value: empty")
     try:
         read = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_no_constant)
+        json.dumps(read, ensure_ascii=False).encode()  # no lone surrogate
     except (ValueError, RecursionError):
         raise Rejected("value: not valid JSON") from None
     if not isinstance(read, dict):
         raise Rejected("value: expected an object")
+    return read
+
+
+def parse(source: str, value: bytes) -> Row:
+    """Return a row, or raise Rejected."""
+    read = read_object(value)
     row, wrong = {}, []
     for name, kind in FIELDS[source].items():
         try:
-            row[name] = _convert(read.get(name), kind)
+            row[name] = convert(read.get(name), kind)
         except Rejected as error:
             wrong.append(f"{name}: expected {kind}, got {error}")
     if wrong:
@@ -69,17 +76,18 @@ def parse(source: str, value: bytes) -> Row:
     return row
 
 
-def _number(text: str) -> _Number:
+def _number(text: str) -> Number:
     if len(text) > 1000:
         raise ValueError(text)
-    return _Number(text)
+    return Number(text)
 
 
 def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _convert(value: Any, kind: str) -> Any:
+def convert(value: Any, kind: str) -> Any:
+    """Return a JSON value as string, int64 or double, or raise Rejected with its text."""
     if value is None:
         return None
     if kind == "string":
@@ -98,15 +106,16 @@ def _convert(value: Any, kind: str) -> Any:
                 small = exact.adjusted() < 30
                 if small and exact == exact.to_integral_value() and -(2**63) <= exact < 2**63:
                     return int(exact)
-    raise Rejected(value if isinstance(value, _Number) else _shown(value))
+    raise Rejected(value if isinstance(value, Number) else shown(value))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Return a JSON value as the reason of a reject shows it."""
     return _text(value)[:80]
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(k)}:{_text(v)}" for k, v in value.items()) + "}"

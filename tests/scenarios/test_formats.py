@@ -189,7 +189,7 @@ def test_a_changelog_of_a_newer_format_is_not_read(leader: FakeLeader, names: Na
             State(last_number=2, live=_newer(leader.write_generation(2, 5)), standby=live)
         )
         _write(leader.kafka, names, state, {"state": "live", "generation": 2})
-        why = "the changelog of generation 2 has format 2, this livejoin knows up to 1"
+        why = "the changelog of generation 2 has format 3, this livejoin knows up to 2"
         until(lambda: stale(server) == why, "it is reported")
         assert len(server.table("final_ui")) == 20
         assert server.request("api/v1/tables/final_ui")["generation"] == 1

@@ -34,6 +34,9 @@ BUNDLE_ROWS = ',\n"rows":[\n'
 BUNDLE_NEXT = ",\n"
 BUNDLE_END = "\n]}"
 
+# The first record of a topic of format 2 has this key; its value is the number and the spec.
+FORMAT_KEY = "format"
+
 _FINAL_PREFIX = f"{spec.FINAL}/".encode()
 
 
@@ -75,6 +78,22 @@ class ChangelogRecord:
         if self.versions:
             fields["versions"] = {name: list(version) for name, version in self.versions.items()}
         return compact_json(fields).encode()
+
+
+def format_number(joined: spec.JoinSpec) -> int:
+    """The format in which a generation of this spec is written."""
+    return 2 if len(joined.lookups) > 1 else 1
+
+
+def format_record(joined: spec.JoinSpec, join: spec.Join) -> tuple[bytes, bytes]:
+    """Key and value of the record with which a topic of format 2 begins."""
+    columns = {
+        source.name: [joined.joined_names[source.name][c.name] for c in source.fields]
+        for source in joined.sources
+    }
+    number = format_number(joined)
+    value = {"format": number, "join": join, **joined.to_json(), "columns": columns}
+    return FORMAT_KEY.encode(), compact_json(value).encode()
 
 
 def compact_json(value: Any) -> str:

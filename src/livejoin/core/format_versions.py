@@ -12,7 +12,8 @@ from typing import Any
 # 3: the position in the control topic is one offset per partition
 # 4: choices have their topics by source, generations their spec
 LEDGER = 4
-CHANGELOG = 1
+# 2: rows of several lookups have a version per lookup, and the topic begins with its format
+CHANGELOG = 2  # what is known; most generations are of format 1
 LIVE = 1  # frames of the live protocol
 TOKEN = 1
 

@@ -6,7 +6,6 @@ Field names are JSON keys of the ledger, except those of its health, which is no
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from livejoin.core import format_versions
 from livejoin.core.spec import DEFAULT, Choice, JoinSpec
 
 Offsets = Mapping[int, int]
@@ -91,7 +90,7 @@ class Generation:
     max_rows: int = 2_000_000  # per table; a changed setting applies to the next generation
     changelog_id: str = ""  # id of its changelog topic: one with the same name may be another
     feed_id: str = ""  # id of its bootstrap topic, if it has one
-    changelog_format: int = format_versions.CHANGELOG
+    changelog_format: int = 1
     spec: JoinSpec = DEFAULT  # of its sources and tables; that of the settings may differ
 
     @property

@@ -3,6 +3,7 @@
 A `JoinSpec` belongs to each generation. Nothing but `DEFAULT` names a source or a field.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,8 @@ SCALAR_TYPES: tuple[Type, ...] = ("string", "int64", "double", "boolean", "times
 Join = Literal["left", "inner", "left_outer"]
 SOURCE_TABLE_SUFFIX = "_ui"
 TOPIC_FIELD_SUFFIX = "Topic"
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,24 @@ class Column:
     name: str
     type: Type
     path: str = ""  # of a field, where its value is in the record; empty: under its own name
+
+    @property
+    def steps(self) -> tuple[str | int, ...]:
+        """The path's names and array indexes: `$.a[0].b` is ("a", 0, "b")."""
+        if not self.path:
+            return (self.name,)
+        return tuple(name or int(index) for name, index in _STEP.findall(self.path))
+
+    @property
+    def label(self) -> str:
+        """What reasons of rejects call the field."""
+        return self.path or self.name
+
+    @property
+    def digits(self) -> tuple[int, int] | None:
+        """Precision and scale of a decimal."""
+        found = _DECIMAL.fullmatch(self.type)
+        return (int(found[1]), int(found[2])) if found else None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Handlers of facts decide which transition is made; nothing else assigns `live`, 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from livejoin.core import changelog
 from livejoin.core.generation import Generation, GenerationHealth, Origin
 from livejoin.core.spec import Choice
 from livejoin.core.state import (
@@ -85,6 +86,7 @@ def build(
         origin,
         start or {},
         max_rows=state.limits.max_rows,
+        changelog_format=changelog.format_number(state.spec),
         spec=state.spec,
     )
     state = replace(state, building=new, last_number=number, desired=choice)

@@ -1,10 +1,13 @@
 """Changelog records that an event writes, concatenated from the JSON texts of rows in the state.
 
-A record has a fixed cost at the sink, the broker and each follower, whatever its size. An account
-of a user with 10,000 rows would delay everything behind it, so many small rows go into bundles.
+A record has a fixed cost at the sink, the broker and each follower, whatever its size. A lookup
+record of a key with 10,000 rows would delay everything behind it, so many small rows go into
+bundles.
 """
 
-from collections.abc import Sequence
+import functools
+import json
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -20,6 +23,8 @@ from livejoin.pipeline.events import (
     stored_row,
 )
 
+LatestRows = Mapping[str, Column]  # by lookup: its latest row of the group
+
 
 def event_record() -> Column:
     """The event's own record: its row, reject or tombstone. It is also the event's mark."""
@@ -31,72 +36,75 @@ def event_record() -> Column:
 # --- joined rows, one record each
 
 
-def joined_with_latest(user: Column, account: Column) -> Column:
-    """A users row joined with the latest account, whose version it has: only that may change."""
-    ts = F.greatest(user[latest_row.TS], account[latest_row.TS])
-    return _final_record(position_text(user), ts, _row_member(user, account), account)
+def joined_with_latest(row: Column, latest: LatestRows) -> Column:
+    """A driver row joined with the latest row of each lookup; only those may change."""
+    ts = F.greatest(row[latest_row.TS], *(one[latest_row.TS] for one in latest.values()))
+    member = _row_member(row, *latest.values())
+    return _final_record(position_text(row), ts, member, _version_if_any(latest))
 
 
-def joined_pairs(user: Column, accounts: Column, *, outer: bool) -> Column:
-    """A users row joined with each account; an outer join shows it alone until there is one."""
-    pairs = F.transform(accounts, lambda account: _pair_record(user, account))
+def joined_pairs(row: Column, others: Column, *, outer: bool) -> Column:
+    """A driver row joined with each lookup row; an outer join shows it alone until there is one."""
+    pairs = F.transform(others, lambda other: _pair_record(row, other))
     if not outer:
         return pairs
-    removal = _unmatched_removal(user, accounts[0])
-    unmatched = _final_record(position_text(user), user[latest_row.TS], _row_member(user))
-    return F.when(F.size(accounts) == 0, F.array(unmatched)).otherwise(
+    removal = _unmatched_removal(row, others[0])
+    unmatched = _final_record(position_text(row), row[latest_row.TS], _row_member(row))
+    return F.when(F.size(others) == 0, F.array(unmatched)).otherwise(
         F.concat(pairs, F.array(removal))
     )
 
 
-def _unmatched_removal(user: Column, account: Column) -> Column:
-    """The removal of the row without an account."""
-    return _final_record(position_text(user), account[latest_row.TS], F.lit(""), account)
+def _unmatched_removal(row: Column, other: Column) -> Column:
+    """The removal of the row without a match."""
+    version = F.when(other.isNotNull(), F.concat(F.lit(","), _version_member(other)))
+    ts, no_row = other[latest_row.TS], F.lit("")
+    return _final_record(position_text(row), ts, no_row, version.otherwise(F.lit("")))
 
 
-def _pair_record(user: Column, account: Column) -> Column:
-    ts = F.greatest(user[latest_row.TS], account[latest_row.TS])
-    return _final_record(_pair_id(user, account), ts, _row_member(user, account))
+def _pair_record(row: Column, other: Column) -> Column:
+    ts = F.greatest(row[latest_row.TS], other[latest_row.TS])
+    return _final_record(_pair_id(row, other), ts, _row_member(row, other))
 
 
-def _pair_id(user: Column, account: Column) -> Column:
-    return F.concat(position_text(user), F.lit("+"), position_text(account))
+def _pair_id(row: Column, other: Column) -> Column:
+    return F.concat(position_text(row), F.lit("+"), position_text(other))
 
 
 # --- joined rows in bundles
 
 
-def bundled_with_latest(max_rows: int) -> Column:
-    """All rows of the event's user in bundles, if it is an account and bundling is worth it."""
-    users, account = F.col(events.USERS), F.col(events.ACCOUNTS)
-    shared = [*_shared_members(account), F.lit(","), _version_member(account)]
-    bundles = bundle_records(users, position_text, shared, max_rows, growing=True)
-    return F.when(
-        is_from_source(spec.DEFAULT.lookups[0]) & worth_bundling(users, _row_text(account)), bundles
-    )
+def bundled_with_latest(max_rows: int, latest: LatestRows, joined: spec.JoinSpec) -> Column:
+    """All driver rows of the event's key in bundles, if it is a lookup row and it is worth it."""
+    rows, others = F.col(events.DRIVER), list(latest.values())
+    times = [one[latest_row.TS] for one in others]
+    ts = F.greatest(*times) if len(times) > 1 else times[0]
+    text = _row_text(*others)
+    shared = [F.lit('"row":{'), text, F.lit('},"ts":'), ts, _version_if_any(latest)]
+    bundles = bundle_records(rows, position_text, shared, max_rows, growing=True)
+    return F.when(is_from_source(*joined.lookups) & worth_bundling(rows, text), bundles)
 
 
-def bundled_pairs(max_rows: int, *, outer: bool) -> Column:
+def bundled_pairs(max_rows: int, joined: spec.JoinSpec, *, outer: bool) -> Column:
     """The event's pairs with all rows of the other source in bundles, if that is worth it."""
-    event, users, accounts = stored_row(), F.col(events.USERS), F.col(events.ACCOUNTS)
-    of_account = bundle_records(
-        users, lambda user: _pair_id(user, event), _shared_members(event), max_rows
+    event, rows, others = stored_row(), F.col(events.DRIVER), F.col(events.lookup_column(0))
+    of_lookup = bundle_records(
+        rows, lambda row: _pair_id(row, event), _shared_members(event), max_rows
     )
-    of_user = bundle_records(
-        accounts, lambda account: _pair_id(event, account), _shared_members(event), max_rows
+    of_driver = bundle_records(
+        others, lambda other: _pair_id(event, other), _shared_members(event), max_rows
     )
     if outer:
         removal = [F.lit('"ts":'), event[latest_row.TS], F.lit(","), _version_member(event)]
-        of_account = F.concat(
-            of_account, bundle_records(users, position_text, removal, max_rows, removed=True)
+        of_lookup = F.concat(
+            of_lookup, bundle_records(rows, position_text, removal, max_rows, removed=True)
         )
-        of_user = F.concat(of_user, F.array(_unmatched_removal(event, accounts[0])))
+        of_driver = F.concat(of_driver, F.array(_unmatched_removal(event, others[0])))
+    (lookup,) = joined.lookups
     return F.when(
-        is_from_source(spec.DEFAULT.lookups[0]) & worth_bundling(users, _row_text(event)),
-        of_account,
-    ).when(
-        is_from_source(spec.DEFAULT.driver) & worth_bundling(accounts, _row_text(event)), of_user
-    )
+        is_from_source(lookup) & worth_bundling(rows, _row_text(event)),
+        of_lookup,
+    ).when(is_from_source(joined.driver) & worth_bundling(others, _row_text(event)), of_driver)
 
 
 def worth_bundling(rows: Column, shared: Column) -> Column:
@@ -155,34 +163,57 @@ def _shared_members(record: Column) -> list[Column]:
     return [F.lit('"row":{'), _row_text(record), F.lit('},"ts":'), record[latest_row.TS]]
 
 
-def _row_text(record: Column) -> Column:
-    return F.concat(F.col(events.GROUP), record[latest_row.TEXT])
+def _row_text(*records: Column) -> Column:
+    """The key and the texts of rows, without those that are null."""
+    first, *others = records
+    if not others:
+        return F.concat(F.col(events.GROUP), first[latest_row.TEXT])
+    texts = (F.coalesce(record[latest_row.TEXT], F.lit("")) for record in records)
+    return F.concat(F.col(events.GROUP), *texts)
 
 
 # --- parts of a record
 
 
-def _final_record(
-    row_id: Column, ts: Column, row: Column, version_of: Column | None = None
-) -> Column:
-    return _record(F.concat(F.lit(f"{spec.FINAL}/"), row_id), ts, row, version_of)
+def _final_record(row_id: Column, ts: Column, row: Column, version: Column | None = None) -> Column:
+    return _record(F.concat(F.lit(f"{spec.FINAL}/"), row_id), ts, row, version)
 
 
-def _record(key: Column, ts: Column, row: Column, version_of: Column | None = None) -> Column:
-    parts = [F.lit("{"), row, F.lit('"ts":'), ts]
-    if version_of is not None:
-        version = F.concat(F.lit(","), _version_member(version_of))
-        parts.append(F.when(version_of.isNotNull(), version).otherwise(F.lit("")))
-    return F.struct(key.alias("key"), F.concat(*parts, F.lit("}")).alias("value"))
+def _record(key: Column, ts: Column, row: Column, version: Column | None = None) -> Column:
+    """A record; `version` is its member with the comma before it, or an empty text."""
+    members = [F.lit("{"), row, F.lit('"ts":'), ts, *([] if version is None else [version])]
+    return F.struct(key.alias("key"), F.concat(*members, F.lit("}")).alias("value"))
 
 
-def _row_member(first: Column, other: Column | None = None) -> Column:
-    """The member `row`: the key and the texts of both rows; null where the first has no text."""
+def _row_member(first: Column, *others: Column) -> Column:
+    """The member `row`: the key and the texts of all rows; null where the first has no text."""
     key = F.when(has_join_key(), F.col(events.GROUP)).otherwise(F.lit(""))
-    other_texts = [] if other is None else [F.coalesce(other[latest_row.TEXT], F.lit(""))]
+    other_texts = (F.coalesce(other[latest_row.TEXT], F.lit("")) for other in others)
     return F.concat(F.lit('"row":{'), key, first[latest_row.TEXT], *other_texts, F.lit("},"))
 
 
+def _version_if_any(latest: LatestRows) -> Column:
+    """The comma and the member with the version of each lookup; empty where there is no row.
+
+    A single lookup has the member `version`, several have `versions`.
+    """
+    rows = list(latest.values())
+    if len(rows) == 1:
+        member = _version_member(rows[0])
+    else:
+        named = (
+            F.when(row.isNotNull(), F.concat(F.lit(f"{json.dumps(name)}:"), _version(row)))
+            for name, row in latest.items()
+        )
+        member = F.concat(F.lit('"versions":{'), F.concat_ws(",", *named), F.lit("}"))
+    has_rows = functools.reduce(Column.__or__, (row.isNotNull() for row in rows))
+    return F.when(has_rows, F.concat(F.lit(","), member)).otherwise(F.lit(""))
+
+
 def _version_member(record: Column) -> Column:
+    return F.concat(F.lit('"version":'), _version(record))
+
+
+def _version(record: Column) -> Column:
     numbers = F.concat_ws(",", *(record[name] for name in latest_row.VERSION_FIELDS))
-    return F.concat(F.lit('"version":['), numbers, F.lit("]"))
+    return F.concat(F.lit("["), numbers, F.lit("]"))

@@ -25,6 +25,7 @@ from livejoin.pipeline.latest_row import (
     TS,
     VERSION_FIELDS,
 )
+from livejoin.pipeline.text_slices import strip_ends
 
 ColumnFunction = Callable[[Column], Column]
 
@@ -33,20 +34,26 @@ GROUP = "group"  # the join key as a JSON member, or a name per source and parti
 EVENT = "e"  # the record as an event; in the state: the last event of the group
 BOOTSTRAP_ROWS = "kept"  # rows that a record of the bootstrap topic adds to the state
 
-# Further columns of the state.
-USERS = "users"  # all users rows of the group
-ACCOUNTS = "others"  # left join: the latest accounts row; other joins: all of them
+# Further columns of the state: all driver rows of the group. Those of the lookups hold the latest
+# row (left join) or all rows (other joins).
+DRIVER = "driver"
+
 
 # An event has the fields of a row in the state, and before them:
-KEY_PREFIX = "into"  # of the event's own changelog record: `users_ui/`, `rejects_ui/users/`, …
+KEY_PREFIX = "into"  # of the event's own changelog record: `orders_ui/`, `rejects_ui/orders/`, …
 # Fields of the bootstrap rows, and of the records that are written.
-BOOTSTRAP_USER, BOOTSTRAP_ACCOUNT = "user", "account"
-BOOTSTRAP_TYPE = f"struct<{BOOTSTRAP_USER}:{ROW_TYPE},{BOOTSTRAP_ACCOUNT}:{ROW_TYPE}>"
+BOOTSTRAP_DRIVER, BOOTSTRAP_LOOKUP = "driver", "lookup"
+BOOTSTRAP_TYPE = f"struct<{BOOTSTRAP_DRIVER}:{ROW_TYPE},{BOOTSTRAP_LOOKUP}:{ROW_TYPE}>"
 RECORDS_TYPE = "array<struct<key:string,value:string>>"
 
 
-@functools.lru_cache(maxsize=1)
-def event_columns(_session: SparkSession) -> tuple[Column, Column]:
+def lookup_column(number: int) -> str:
+    """The column of the state with the rows of a lookup."""
+    return f"lookup{number}"
+
+
+@functools.lru_cache(maxsize=4)
+def event_columns(_session: SparkSession, joined: spec.JoinSpec) -> tuple[Column, Column]:
     """The group of a parsed record, and the record as an event.
 
     The group is the join key as a member of a JSON object; the text of an event continues it. An
@@ -54,20 +61,21 @@ def event_columns(_session: SparkSession) -> tuple[Column, Column]:
     state.
     """
     row, reason, source = F.col("row"), F.col("reason"), F.col("source")
-    has_key = row[spec.DEFAULT.key.name].isNotNull()
-    key = F.when(has_key, _json_members(row[spec.DEFAULT.key.name].alias(spec.DEFAULT.key.name)))
+    join_key = row[joined.key.name]
+    has_key = join_key.isNotNull()
+    key = F.when(has_key, _json_members(join_key.alias(joined.key.name)))
     keyless_group = F.concat(F.lit("-"), source, F.lit("-"), PARTITION)
     raw_start = F.base64(F.substring("value", 1, parse.REJECT_RAW_BYTES))
     raw = F.translate(raw_start, "\r\n", "").alias("raw")  # Spark breaks base64 into lines
     position = (PARTITION, OFFSET, TS)
     reject = _json_members("source", "topic", *position, "reason", raw)
-    cells = (row[c.name].alias(c.name) for c in parse.FIELDS if c.name != spec.DEFAULT.key.name)
+    cells = (row[c.name].alias(c.name) for c in joined.joined_columns if c.name != joined.key.name)
     comma = F.when(has_key, F.lit(",")).otherwise(F.lit(""))
     text = F.when(reason.isNotNull(), reject).when(
         row.isNotNull(), _json_members(*cells, before=comma)
     )
     prefix = F.when(reason.isNotNull(), F.concat(F.lit(f"{spec.REJECTS}/"), source, F.lit("/")))
-    for one in spec.DEFAULT.sources:
+    for one in joined.sources:
         prefix = prefix.when(row.isNotNull() & (source == one.name), F.lit(_table_prefix(one)))
     prefix = prefix.otherwise(F.concat(F.lit(f"{changelog.TOMBSTONES}/"), source, F.lit("/")))
     event = F.struct(prefix.alias(KEY_PREFIX), *VERSION_FIELDS, text.alias(TEXT))
@@ -78,7 +86,7 @@ def _json_members(*fields: Column | str, before: Column | None = None) -> Column
     """The members of a JSON object without its braces; an empty text where it has none."""
 
     def members(text: Column) -> Column:
-        found = parse.strip_ends(text)
+        found = strip_ends(text)
         found = found if before is None else F.concat(before, found)
         return F.when(text == "{}", F.lit("")).otherwise(found)
 
@@ -110,9 +118,10 @@ def event_from_row(source: spec.Source, row: Column) -> Column:
     return F.struct(prefix, *(row[name] for name in ROW_FIELDS))
 
 
-def is_from_source(source: spec.Source) -> Column:
-    """Whether the event is a row of this source, neither reject nor tombstone."""
-    return key_prefix() == _table_prefix(source)
+def is_from_source(*sources: spec.Source) -> Column:
+    """Whether the event is a row of one of these sources, neither reject nor tombstone."""
+    is_from = (key_prefix() == _table_prefix(source) for source in sources)
+    return functools.reduce(Column.__or__, is_from)
 
 
 def key_prefix() -> Column:

@@ -3,8 +3,8 @@
 The job writes the same changelog records as the stream would, but only the last version of each
 row. What the stream needs for its state goes to a bootstrap topic (`<name>.feed.<generation>`),
 which the stream reads beside the source topics; those it reads from the end of the history. A
-bootstrap record contains one users row and the latest account of its key, or that account alone
-where the key has no users row.
+bootstrap record contains one driver row and the latest lookup row of its key, or that one alone
+where the key has no driver row.
 """
 
 import functools
@@ -30,46 +30,56 @@ MARK_INTERVAL = 1000  # bootstrap records between two marks, which show the prog
 
 _SEPARATOR = "\x01"  # JSON text cannot contain it
 _ROW_CELLS = len(latest_row.ROW_FIELDS)
-_RECORD_CELLS = 1 + 2 * _ROW_CELLS  # the number of users rows, a users row, an account
+_RECORD_CELLS = 1 + 2 * _ROW_CELLS  # the number of driver rows, a driver row, a lookup row
 
 # Columns inside the job, and of a decoded bootstrap record.
-_ACCOUNT, _USER_COUNT, _KEY_HASH = "account", "known", "number"
+_LOOKUP, _ROW_COUNT, _KEY_HASH = "lookup", "known", "number"
 _RECORD, _CELLS = "r", "parts"
 
 
-def join_history(
-    records: DataFrame, partitions: int, changelog: str, bootstrap: str, max_value_bytes: int
+def covers(joined: spec.JoinSpec, join: spec.Join) -> bool:
+    """Whether the job can join the history of such a generation."""
+    return join in BATCH_JOINS and len(joined.lookups) == 1
+
+
+def join_history(  # noqa: PLR0913, PLR0917 - what it reads and where it writes
+    records: DataFrame,
+    joined: spec.JoinSpec,
+    partitions: int,
+    changelog: str,
+    bootstrap: str,
+    max_value_bytes: int,
 ) -> DataFrame:
-    """Records of all sources as Kafka records for both topics: `topic`, `key` and `value`."""
+    """Records of both sources as Kafka records for both topics: `topic`, `key` and `value`."""
+    driver, lookup = joined.sources
     # The hash is compared first when sorting, since the texts of all groups begin alike.
     by_key = Window.partitionBy(_KEY_HASH, events.GROUP)
-    parsed = parse.parse_records(records, max_value_bytes)
-    parsed = parsed.select(*event_columns(records.sparkSession))
-    # Either the event or the account is null, so the sort does not carry an account twice.
-    account, event = row_of_source(spec.DEFAULT.lookups[0]), F.col(events.EVENT)
+    parsed = parse.parse_records(records, joined, max_value_bytes)
+    parsed = parsed.select(*event_columns(records.sparkSession, joined))
+    # Either the event or the lookup row is null, so the sort does not carry one twice.
+    lookup_row, event = row_of_source(lookup), F.col(events.EVENT)
     split = parsed.select(
         events.GROUP,
-        F.when(account.isNull(), event).alias(events.EVENT),
-        account.alias(_ACCOUNT),
+        F.when(lookup_row.isNull(), event).alias(events.EVENT),
+        lookup_row.alias(_LOOKUP),
     )
+    latest = events.lookup_column(0)
     with_latest = (
         split.repartition(partitions, events.GROUP)
         .withColumn(_KEY_HASH, F.hash(events.GROUP))
         .select(
             events.GROUP,
-            F.coalesce(
-                events.EVENT, event_from_row(spec.DEFAULT.lookups[0], F.col(_ACCOUNT))
-            ).alias(events.EVENT),
-            latest_row.latest(_ACCOUNT).over(by_key).alias(events.ACCOUNTS),
-            # an event with a key that is no account is a users row
-            F.count(events.EVENT).over(by_key).alias(_USER_COUNT),
+            F.coalesce(events.EVENT, event_from_row(lookup, F.col(_LOOKUP))).alias(events.EVENT),
+            latest_row.latest(_LOOKUP).over(by_key).alias(latest),
+            # an event with a key that is no lookup row is a driver row
+            F.count(events.EVENT).over(by_key).alias(_ROW_COUNT),
         )
     )
-    latest = F.col(events.ACCOUNTS)
-    joined = F.when(is_from_source(spec.DEFAULT.driver), joined_with_latest(stored_row(), latest))
-    state = F.struct(F.col(events.GROUP).alias("key"), _bootstrap_value().alias("value"))
+    changed = joined_with_latest(stored_row(), {lookup.name: F.col(latest)})
+    changed = F.when(is_from_source(driver), changed)
+    state = F.struct(F.col(events.GROUP).alias("key"), _bootstrap_value(joined).alias("value"))
     written = F.array(
-        _to_topic(changelog, joined),
+        _to_topic(changelog, changed),
         _to_topic(changelog, event_record()),
         _to_topic(bootstrap, F.when(state["value"].isNotNull(), state)),
     )
@@ -108,11 +118,11 @@ def _bootstrap_columns(_session: SparkSession) -> _BootstrapColumns:
     key = F.col("key").cast("string").alias(events.GROUP)
     decoded = F.struct(key, *position, cells.alias(_CELLS))
     record = F.col(_RECORD)
-    user_count, *row_cells = (record[_CELLS][i] for i in range(_RECORD_CELLS))
-    user, account = _decode_row(*row_cells[:_ROW_CELLS]), _decode_row(*row_cells[_ROW_CELLS:])
-    # The event's position is that of the account that the job has shown, its text the row count.
-    history = _event_struct(join.HISTORY_PREFIX, account, user_count)
-    rows = F.struct(user.alias(events.BOOTSTRAP_USER), account.alias(events.BOOTSTRAP_ACCOUNT))
+    row_count, *row_cells = (record[_CELLS][i] for i in range(_RECORD_CELLS))
+    driver, lookup = _decode_row(*row_cells[:_ROW_CELLS]), _decode_row(*row_cells[_ROW_CELLS:])
+    # The event's position is that of the lookup row that the job has shown, its text the row count.
+    history = _event_struct(join.HISTORY_PREFIX, lookup, row_count)
+    rows = F.struct(driver.alias(events.BOOTSTRAP_DRIVER), lookup.alias(events.BOOTSTRAP_LOOKUP))
     null = F.lit(None)
     return _BootstrapColumns(
         decoded.alias(_RECORD),
@@ -136,26 +146,25 @@ def _event_struct(prefix: str, at: Column, text: Column) -> Column:
     return F.struct(F.lit(prefix).alias(events.KEY_PREFIX), *position, text.alias(latest_row.TEXT))
 
 
-def _bootstrap_value() -> Column:
+def _bootstrap_value(joined: spec.JoinSpec) -> Column:
     """The value of an event's bootstrap record; null where other records contain all of it."""
-    user_count, latest = F.col(_USER_COUNT), F.col(events.ACCOUNTS)
+    driver, lookup = joined.sources
+    row_count, latest = F.col(_ROW_COUNT), F.col(events.lookup_column(0))
     event = F.col(events.EVENT)
     is_latest = (latest[latest_row.PARTITION] == event[latest_row.PARTITION]) & (
         latest[latest_row.OFFSET] == event[latest_row.OFFSET]
     )
     no_row = F.lit(_SEPARATOR.join([""] * _ROW_CELLS))
-    user = F.when(row_of_source(spec.DEFAULT.driver).isNotNull(), _encode_row(stored_row()))
-    account_alone = F.when(
-        row_of_source(spec.DEFAULT.lookups[0]).isNotNull() & is_latest & (user_count == 0), no_row
-    )
-    account = F.when(latest.isNotNull(), _encode_row(latest)).otherwise(no_row)
+    driver_row = F.when(row_of_source(driver).isNotNull(), _encode_row(stored_row()))
+    lookup_alone = F.when(row_of_source(lookup).isNotNull() & is_latest & (row_count == 0), no_row)
+    lookup_row = F.when(latest.isNotNull(), _encode_row(latest)).otherwise(no_row)
     separator = F.lit(_SEPARATOR)
     return F.concat(
-        user_count.cast("string"),
+        row_count.cast("string"),
         separator,
-        F.coalesce(user, account_alone),
+        F.coalesce(driver_row, lookup_alone),
         separator,
-        account,
+        lookup_row,
     )
 
 

@@ -12,7 +12,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from livejoin.core import spec
 from livejoin.core.generation import Generation
 from livejoin.core.names import Names
 from livejoin.errors import QueryFailed, first_line
@@ -106,8 +105,9 @@ class HistoryJob:
             changelog, bootstrap = names.changelog(number), names.bootstrap(number)
             limits = own_topics.record_limits(self._clusters.own, [changelog, bootstrap])
             sources = self._read_sources(spark)
+            joined = self._generation.spec
             written = history.join_history(
-                sources, partitions, changelog, bootstrap, limits.value_bytes
+                sources, joined, partitions, changelog, bootstrap, limits.value_bytes
             )
             options = self._clusters.own.spark_writer_options(limits.batch_bytes)
             options |= {"kafka.client.id": self._job_group}
@@ -119,7 +119,7 @@ class HistoryJob:
 
     def _read_sources(self, spark: SparkSession) -> DataFrame:
         frames = []
-        for source in spec.DEFAULT.sources:
+        for source in self._generation.spec.sources:
             reading = self._generation.sources[source.name]
             options = self._clusters.data.spark_reader_options(self._job_group) | {
                 "assign": json.dumps({reading.topic: sorted(reading.start)}),

@@ -32,7 +32,7 @@ from livejoin.pipeline.events import (
 
 # Increment on any change of the state's content or of the query's shape. A checkpoint of another
 # version is not reused; its generation is rebuilt.
-VERSION = 5
+VERSION = 6
 
 # Key prefixes of bootstrap events. A history event writes no record of its own.
 HISTORY_PREFIX = "history/"
@@ -53,7 +53,8 @@ def union_all(streams: Sequence[DataFrame]) -> DataFrame:
 
 def changelog_records(
     records: DataFrame,
-    choice: spec.Choice,
+    joined: spec.JoinSpec,
+    join: spec.Join,
     limits: RecordLimits,
     bootstrap: DataFrame | None = None,
 ) -> DataFrame:
@@ -64,12 +65,13 @@ def changelog_records(
     """
     columns = _columns(
         records.sparkSession,
-        choice.join,
+        joined,
+        join,
         bootstrap is not None,
         (changelog.BUNDLE_MIN_ROWS, limits.bundle_rows),
     )
-    parsed = parse.parse_records(records, limits.value_bytes)
-    parsed = parsed.select(*event_columns(records.sparkSession))
+    parsed = parse.parse_records(records, joined, limits.value_bytes)
+    parsed = parsed.select(*event_columns(records.sparkSession, joined))
     if bootstrap is not None:
         no_rows = F.lit(None).cast(bootstrap.schema[events.BOOTSTRAP_ROWS].dataType)
         parsed = parsed.withColumn(events.BOOTSTRAP_ROWS, no_rows).unionByName(bootstrap)
@@ -81,46 +83,49 @@ class _Columns(NamedTuple):
     records: Column
 
 
-# A session has at most four: three joins, and one of them with a bootstrap stream.
-@functools.lru_cache(maxsize=4)
+# A session has at most four for each spec: three joins, and one of them with a bootstrap stream.
+@functools.lru_cache(maxsize=8)
 def _columns(
     _session: SparkSession,
+    joined: spec.JoinSpec,
     join: spec.Join,
     with_bootstrap: bool,  # noqa: FBT001 - part of the cache key
     bundle_sizes: tuple[int, int],
 ) -> _Columns:
     """The aggregation's columns, the same for all topics. Cached for the reason in `parse`."""
-    user, account = row_of_source(spec.DEFAULT.driver), row_of_source(spec.DEFAULT.lookups[0])
+    driver, *lookups = map(row_of_source, joined.sources)
     if with_bootstrap:
         rows = events.BOOTSTRAP_ROWS
-        user = F.coalesce(user, F.col(f"{rows}.{events.BOOTSTRAP_USER}"))
-        account = F.coalesce(account, F.col(f"{rows}.{events.BOOTSTRAP_ACCOUNT}"))
-    accounts = latest_row.latest(account) if join == "left" else F.collect_list(account)
-    # A users event changes its own row, an accounts event all rows of its user, others none.
-    touched = F.when(is_from_source(spec.DEFAULT.driver), F.array(stored_row())).when(
-        is_from_source(spec.DEFAULT.lookups[0]), F.col(events.USERS)
+        driver = F.coalesce(driver, F.col(f"{rows}.{events.BOOTSTRAP_DRIVER}"))
+        lookups = [F.coalesce(lookups[0], F.col(f"{rows}.{events.BOOTSTRAP_LOOKUP}"))]
+    kept = latest_row.latest if join == "left" else F.collect_list
+    # A driver event changes its own row, a lookup event all rows of its key, others none.
+    touched = F.when(is_from_source(joined.driver), F.array(stored_row())).when(
+        is_from_source(*joined.lookups), F.col(events.DRIVER)
     )
     if with_bootstrap:
         touched = touched.when(_is_history(), _rows_changed_since_history())
     if join == "left":
-        latest = F.col(events.ACCOUNTS)
-        changed = F.transform(touched, lambda user: joined_with_latest(user, latest))
-        changed = F.coalesce(bundled_with_latest(bundle_sizes[1]), changed)
+        latest = {
+            lookup.name: F.col(events.lookup_column(i)) for i, lookup in enumerate(joined.lookups)
+        }
+        changed = F.transform(touched, lambda row: joined_with_latest(row, latest))
+        changed = F.coalesce(bundled_with_latest(bundle_sizes[1], latest, joined), changed)
     else:
-        new = F.when(is_from_source(spec.DEFAULT.lookups[0]), F.array(stored_row())).otherwise(
-            F.col(events.ACCOUNTS)
+        new = F.when(is_from_source(*joined.lookups), F.array(stored_row())).otherwise(
+            F.col(events.lookup_column(0))
         )
         outer = join == "left_outer"
-        changed = F.flatten(F.transform(touched, lambda user: joined_pairs(user, new, outer=outer)))
-        changed = F.coalesce(bundled_pairs(bundle_sizes[1], outer=outer), changed)
+        changed = F.flatten(F.transform(touched, lambda row: joined_pairs(row, new, outer=outer)))
+        changed = F.coalesce(bundled_pairs(bundle_sizes[1], joined, outer=outer), changed)
     no_records = F.array().cast(events.RECORDS_TYPE)
     own = F.array(event_record())
     if with_bootstrap:
         own = F.when(_is_history(), no_records).otherwise(own)
     return _Columns(
         (
-            F.collect_list(user).alias(events.USERS),
-            accounts.alias(events.ACCOUNTS),
+            F.collect_list(driver).alias(events.DRIVER),
+            *(kept(row).alias(events.lookup_column(i)) for i, row in enumerate(lookups)),
             F.last(events.EVENT).alias(events.EVENT),
         ),
         F.inline(F.concat(F.coalesce(changed, no_records), own)),
@@ -132,15 +137,16 @@ def _is_history() -> Column:
 
 
 def _rows_changed_since_history() -> Column:
-    """The users rows of a group that differ from what the history job wrote for it.
+    """The driver rows of a group that differ from what the history job wrote for it.
 
-    A history event contains how many rows the job wrote for the key, and the account they show. If
-    there are more rows by now, the newer ones were joined without that account. If there is a newer
-    account, the row that this event has added does not show it yet.
+    A history event contains how many rows the job wrote for the key, and the lookup row they show.
+    If there are more rows by now, the newer ones were joined without that one. If there is a newer
+    lookup row, the row that this event has added does not show it yet.
     """
-    users, account, event = F.col(events.USERS), F.col(events.ACCOUNTS), F.col(events.EVENT)
-    same_account = account[latest_row.PARTITION].eqNullSafe(event[latest_row.PARTITION]) & account[
+    rows, event = F.col(events.DRIVER), F.col(events.EVENT)
+    lookup = F.col(events.lookup_column(0))
+    same_lookup = lookup[latest_row.PARTITION].eqNullSafe(event[latest_row.PARTITION]) & lookup[
         latest_row.OFFSET
     ].eqNullSafe(event[latest_row.OFFSET])
-    more_rows = F.size(users) > event[latest_row.TEXT].cast("int")
-    return F.when(more_rows, users).when(~same_account, F.slice(users, -1, 1))
+    more_rows = F.size(rows) > event[latest_row.TEXT].cast("int")
+    return F.when(more_rows, rows).when(~same_lookup, F.slice(rows, -1, 1))

@@ -8,7 +8,7 @@ import structlog
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from livejoin.core.changelog import ChangelogRecord, marked_offsets
+from livejoin.core.changelog import ChangelogRecord, format_record, marked_offsets
 from livejoin.core.coverage import BootstrapCoverage
 from livejoin.core.generation import Generation, Offsets, Reading
 from livejoin.core.names import Names
@@ -68,6 +68,9 @@ class Pipeline:
         names, number = self._names, generation.number
         failpoints.visit("before-changelog")
         changelog = own_topics.recreate(self._kafka, names.changelog(number), "changelog")
+        if generation.changelog_format > 1:  # it says what is in it
+            first = format_record(generation.spec, generation.choice.join)
+            write(self._kafka, names.changelog(number), [first], REQUEST_TIMEOUT_S)
         feed_id = ""
         if self._queries.uses_batch_history(generation):
             bootstrap = names.bootstrap(number)

@@ -94,7 +94,8 @@ class Queries:
         Not on a cluster, where a job's progress cannot be read from the driver.
         """
         is_long = generation.history_length >= self._settings.history_records > 0
-        return is_long and generation.choice.join in history.BATCH_JOINS and self._settings.is_local
+        is_covered = history.covers(generation.spec, generation.choice.join)
+        return is_long and is_covered and self._settings.is_local
 
     def fingerprint(self, generation: Generation) -> str:
         """Everything that must be unchanged for the generation's checkpoint to be reused."""
@@ -104,7 +105,7 @@ class Queries:
             f"{self.shuffle_partitions} shuffle partitions",
             f"{generation.choice.join} join",
             *(f"{r.topic} {r.topic_id}" for r in generation.sources.values()),
-            f"tables {_schema_hash()}",
+            f"tables {_schema_hash(generation.spec)}",
         ]
         if self.uses_batch_history(generation):
             parts.append("history by batch")
@@ -165,11 +166,11 @@ class Queries:
         """Whether no batch has ended in this JVM, and the first end is far away."""
         return self.batch_s > 10 * _MIN_BATCH_S and self._warmed_up is not self._driver.started
 
-    def has_free_slots(self, running: Iterable[Generation]) -> bool:
+    def has_free_slots(self, running: Iterable[Generation], idle: Generation) -> bool:
         """Whether there are slots for an idle query. Without, it would make another query fail."""
         limits = Limits(slots=self._settings.task_slots, shuffle_partitions=self.shuffle_partitions)
         used = sum(limits.slots_needed(generation.partitions_read) for generation in running)
-        return used + limits.slots_needed(len(spec.DEFAULT.sources)) <= limits.slots
+        return used + limits.slots_needed(len(idle.sources)) <= limits.slots
 
     @contextlib.contextmanager
     def idle_query(self, generation: Generation) -> Iterator[Callable[[], int]]:
@@ -254,7 +255,7 @@ class Queries:
         limits: RecordLimits,
     ) -> DataFrame:
         streams = []
-        for source in spec.DEFAULT.sources:
+        for source in generation.spec.sources:
             reading = generation.sources[source.name]
             start = reading.start if bootstrap_start is None else reading.after_pins
             stream = self._topic_stream(spark, reading.topic, start)
@@ -264,7 +265,8 @@ class Queries:
             topic = self._names.bootstrap(generation.number)
             stream = self._topic_stream(spark, topic, {0: bootstrap_start})
             bootstrap = history.bootstrap_events(stream)
-        return join.changelog_records(join.union_all(streams), generation.choice, limits, bootstrap)
+        records, joined = join.union_all(streams), generation.spec
+        return join.changelog_records(records, joined, generation.choice.join, limits, bootstrap)
 
     def _record_limits(self, generation: Generation) -> RecordLimits:
         return own_topics.record_limits(self._clusters.own, self._sized_topics(generation))
@@ -310,10 +312,10 @@ class Queries:
         return query
 
 
-def _schema_hash() -> str:
-    """A short hash of the columns of the tables that a changelog fills."""
-    columns = [table.columns for table in spec.DEFAULT.tables.values() if table.data]
-    return hashlib.sha256(repr(columns).encode()).hexdigest()[:8]
+def _schema_hash(joined: spec.JoinSpec) -> str:
+    """A short hash of the spec, and of the columns of the tables that a changelog fills."""
+    columns = [table.columns for table in joined.tables.values() if table.data]
+    return hashlib.sha256(repr((joined.sources, columns)).encode()).hexdigest()[:8]
 
 
 def _completed_batches(query: StreamingQuery) -> int:

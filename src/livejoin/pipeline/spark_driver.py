@@ -61,6 +61,7 @@ _DEFAULTS = {
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.adaptive.enabled": "false",  # the only batch job has one shuffle
     "spark.sql.variant.allowDuplicateKeys": "true",  # the last of duplicate keys counts
+    "spark.sql.caseSensitive": "true",  # names of fields may differ by case only
     "spark.sql.session.timeZone": "UTC",
     # without it, anyone who reaches the driver's port can execute code (decision 23)
     "spark.authenticate": "true",

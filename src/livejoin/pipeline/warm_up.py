@@ -60,7 +60,9 @@ class BatchWarmUp:
                 continue
             with self._busy:
                 # not cancelled meanwhile, and there are enough slots
-                if self._due is due and self._queries.has_free_slots(list(running.values())):
+                if self._due is due and self._queries.has_free_slots(
+                    list(running.values()), due.generation
+                ):
                     self._run_batches(due, stop)
 
     def _run_batches(self, due: _Due, stop: threading.Event) -> None:

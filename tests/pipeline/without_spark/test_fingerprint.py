@@ -52,7 +52,20 @@ def _reading(source: str, reading: Reading) -> Generation:
 
 
 USERS, ACCOUNTS = SOURCES["users"], SOURCES["accounts"]
+DRIVER, LOOKUP = spec.DEFAULT.sources
+MOVED = replace(DRIVER.fields[1], path="$.person.name")
+
+
+def _with(driver: spec.Source, *lookups: spec.Source) -> Generation:
+    return replace(GENERATION, spec=spec.JoinSpec((driver, *lookups)))
+
+
 OF_A_GENERATION = {
+    "a field under another path": _with(
+        replace(DRIVER, fields=(DRIVER.fields[0], MOVED, *DRIVER.fields[2:])), LOOKUP
+    ),
+    "another key": _with(replace(DRIVER, key="email"), LOOKUP),
+    "a further source": _with(DRIVER, LOOKUP, replace(LOOKUP, name="more")),
     "another users topic of the same name": _reading("users", replace(USERS, topic_id="x")),
     "another accounts topic of the same name": _reading(
         "accounts", replace(ACCOUNTS, topic_id="x")
@@ -107,6 +120,13 @@ def test_the_fingerprint_covers_settings_of_the_checkpoint(tmp_path: Path) -> No
     )
     found = {_queries(tmp_path, spark).fingerprint(GENERATION) for spark in settings}
     assert len(found) == len(settings)
+
+
+def test_a_history_of_several_lookups_is_joined_by_the_stream(tmp_path: Path) -> None:
+    queries = _queries(tmp_path, SparkSettings(history_records=1))
+    several = _with(DRIVER, LOOKUP, replace(LOOKUP, name="more"))
+    assert queries.uses_batch_history(GENERATION)
+    assert not queries.uses_batch_history(several)
 
 
 def test_the_same_query_has_the_same_fingerprint(tmp_path: Path) -> None:
