@@ -15,21 +15,20 @@ import { createViews } from "./page/ui/navigation.js";
 import { preferences } from "./page/ui/preferences.js";
 import { SavedViews } from "./page/ui/saved_views.js";
 import { registerShortcuts } from "./page/ui/shortcuts.js";
+import { CurrentSpec } from "./page/ui/current_spec.js";
 import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
 import { UserMenu } from "./page/ui/user_menu.js";
 import { ViewsMenu } from "./page/ui/views_menu.js";
-import type { ControlReply, Generation, JoinSpec, StatusRow } from "./protocol/api_types.js";
+import type { ControlReply, Generation, StatusRow } from "./protocol/api_types.js";
 import { Connection } from "./protocol/connection.js";
-import { get } from "./protocol/http.js";
 import type { SessionFrame } from "./protocol/session.js";
 
-const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
+const OTHER_DATA_TABLES = ["final_ui", "rejects_ui"]; // besides those of the sources
 const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
-const SPEC_RETRY_MS = 2000;
 const OPERATOR_TABLES = ["audit"];
-const TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")].map(
+const OTHER_TABLES = [...document.querySelectorAll<HTMLElement>("perspective-viewer")].map(
   (viewer) => viewer.dataset["table"] ?? "",
 );
 
@@ -56,6 +55,11 @@ const statusBar = new StatusBar((since) => {
   health?.setStale(since);
 });
 let workspace: Workspace | null = null;
+const spec = new CurrentSpec((changed) => {
+  swapPanel.setSpec(changed);
+  workspace?.setSpec(changed);
+  subscribe();
+});
 let timeline: Timeline | null = null;
 let health: HealthView | null = null;
 let generations: Generation[] = [];
@@ -98,21 +102,16 @@ function showUser(): void {
     document.querySelector<HTMLElement>(`[role=tab][data-table=${table}]`)!.hidden = role !== "operator";
   }
   subscribe();
-  void readSpec();
-}
-
-/** What is joined decides which tables and topic fields there are. */
-async function readSpec(): Promise<void> {
-  const response = await get<JoinSpec>("api/v1/spec");
-  if (response.ok) swapPanel.setSpec(response.body);
-  else setTimeout(() => void readSpec(), SPEC_RETRY_MS);
+  void spec.read();
 }
 
 /** Follow the tables that the user has a right to, and while paused none with data. */
 function subscribe(): void {
-  if (connection.state === "refused") return;
-  const hidden = [...(paused ? DATA_TABLES : []), ...(role === "operator" ? [] : OPERATOR_TABLES)];
-  connection.subscribe(TABLES.filter((table) => !hidden.includes(table)));
+  if (connection.state === "refused" || !spec.current) return;
+  const sources = spec.current.sources.map(({ table }) => table);
+  const dataTables = [...sources, ...OTHER_DATA_TABLES];
+  const hidden = [...(paused ? dataTables : []), ...(role === "operator" ? [] : OPERATOR_TABLES)];
+  connection.subscribe([...OTHER_TABLES, ...sources].filter((table) => !hidden.includes(table)));
 }
 
 /** While paused the server sends no data tables; afterwards they come as snapshots into the same grids. */
@@ -185,7 +184,7 @@ const [engine] = await loadEngine().catch((error: unknown) => {
   statusBar.showError(`The tables cannot be shown: ${String(error)}. Reload the page, or use another browser.`);
   throw error;
 });
-const grids = (workspace = new Workspace(engine, layout, toast));
+const grids = (workspace = new Workspace(engine, layout, toast, await spec.first));
 const { tables } = grids;
 const history = (timeline = new Timeline(tables));
 const healthView = (health = new HealthView(tables));
@@ -223,7 +222,10 @@ async function frameApplied(frame: SessionFrame): Promise<void> {
 receive = (frame) => {
   const { header, parts } = frame;
   latency.frameReceived(frame);
-  if (header.type === "cutover") void readSpec();
+  if (header.type === "cutover") {
+    grids.cutover();
+    void spec.read();
+  }
   if (header.type === "heartbeat") for (const part of [statusBar, grids, healthView]) part.heartbeat(header);
   tables.enqueue(parts, () => frameApplied(frame));
 };

@@ -46,7 +46,7 @@ def staged_page(
     with contextlib.ExitStack() as stack:
         stage = stack.enter_context(staged(count, **options))
         page, trouble = stack.enter_context(chrome.page(stage.url, path=path))
-        drawn(page, AREAS if "content" not in options else ("system",))
+        drawn(page, (*stage.content.join_spec.source_names, "final", "system"))
         yield stage, page, trouble
         # the browser logs every error response and every lost socket
         expected_errors = ("status of 422", "status of 503", "WebSocket")

@@ -4,6 +4,8 @@ import json
 import string
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -26,7 +28,7 @@ class OtherSources:
     Every third record of the driver has nulls. A lookup has a record for every second key.
     """
 
-    def __init__(self, seed: int, lookups: int = 2, extra: str = "") -> None:
+    def __init__(self, seed: int, lookups: int = 2) -> None:
         random = Random(seed)
         used = iter(dict.fromkeys(random_name(random).lower() for _ in range(100)))
         self.key, self.flag, self.at, self.total = (next(used) for _ in range(4))
@@ -37,7 +39,6 @@ class OtherSources:
             Column(self.flag, "boolean"),
             Column(self.at, "timestamp"),
             Column(self.total, "decimal(15,2)"),
-            *([Column(extra, "string")] if extra else []),
         ]
         others = [(Column(self.key, "string"), Column(amount, "int64")) for amount in self.amounts]
         self.join_spec = JoinSpec(
@@ -70,6 +71,30 @@ class OtherSources:
             for at, name in enumerate(self.names)
             for variant in "ab"
         }
+
+    def totals(self, count: int) -> list[str | None]:
+        """The decimals of the driver."""
+        return [self._driver(n).get(self.total) for n in range(count)]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the driver's table."""
+        return [column.name for column in self.join_spec.driver.fields]
+
+    def changed(self, text: str) -> "OtherSources":
+        """The same driver with a text instead of its decimal, and one lookup of another name."""
+        other = copy(self)
+        driver = self.join_spec.driver
+        kept = tuple(column for column in driver.fields if column.name != self.total)
+        other.names, other.amounts = [self.names[0], "fresh"], ["amount"]
+        other.join_spec = JoinSpec(
+            (
+                replace(driver, fields=(*kept, Column(text, "string"))),
+                Source("fresh", (Column(self.key, "string"), Column("amount", "int64")), self.key),
+            )
+        )
+        other.choice = other.chosen("b")
+        return other
 
     def _record(self, variant: str, at: int, n: int) -> dict[str, Any]:
         return {self.key: f"{variant}{n:03}", **(self._lookup(at, n) if at else self._driver(n))}

@@ -22,6 +22,7 @@ SIZE = {"width": 1360, "height": 800}
 START_S = 400  # with twenty busy threads; 15 on an idle machine
 SWAP_S = 240
 SETTLE_MS = 3000
+SHOW_REJECTS = "document.getElementById('rejects').scrollIntoView({ block: 'end' })"
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
@@ -43,8 +44,11 @@ def main() -> None:
                 page.keyboard.press("3")
                 page.click("#latency-reset")  # the first records waited for the build
                 page.wait_for_timeout(15_000)  # collect rates and latencies
-                page.click("#rejects-list .row >> nth=0")
                 take(page, "health", theme)
+                page.click("#rejects-list .row >> nth=0")
+                page.wait_for_selector(".record .hex")
+                page.evaluate(SHOW_REJECTS)
+                take(page, "rejects", theme)
                 # the browser logs the rejected message
                 assert [line for line in trouble if "status of 422" not in line] == []
 

@@ -183,6 +183,24 @@ class Stage:
         self._take(facts.ClockTicked(time.time(), time.monotonic()))
         self._take(facts.CaughtUp(building.number, self._end.get(building.number, 0)))
 
+    def show(self, content: Content) -> None:
+        """Cut over to a generation with other sources, as a leader with other settings does."""
+        self.content = content
+        number = self.state.last_number + 1
+        live = Generation(number, content.choice, time.time(), spec=content.join_spec, ready_at=1)
+        changes = list(content.rows(content.choice, self.count))
+        self.state = replace(self.state, live=live, last_number=number, spec=content.join_spec)
+        state = self.state
+
+        def publish(catalog: Catalog) -> None:
+            raw = [(change.key(), change.value()) for change in changes]
+            catalog.apply_state(from_json(json.loads(json.dumps(to_json(state)))))
+            catalog.apply(decoder(content.join_spec).decode_chunk(number, len(raw), raw))
+            _publish(catalog, state, ())
+
+        self._end[number] = len(changes)
+        self.serving.run_on_loop(publish)
+
     def fail(self, why: str) -> None:
         """Fail the build."""
         self._take(facts.Unrecoverable(self._building().number, why))

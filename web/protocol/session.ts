@@ -88,7 +88,7 @@ export class Session {
   }
 
   get #options(): { wait?: true } {
-    return this.#wait ? { wait: true } : {};
+    return this.#wait || this.#gone.size ? { wait: true } : {};
   }
 
   /** The tables may be damaged: do not resume from them. */

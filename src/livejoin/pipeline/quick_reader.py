@@ -29,7 +29,6 @@ _AFTER_DIGITS = ":"  # the byte after "9"; quotes and the minus sign sort before
 _NEST_OPEN, _NEST_CLOSE, _NEST = '{"v":[[', "]]}", "v"
 _CLOSES_NEST = r"\}\s*\]\s*\]"
 
-
 _Place = tuple[int, Steps, spec.Type]  # number of the schema, and where in it
 
 

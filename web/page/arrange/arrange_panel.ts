@@ -111,6 +111,11 @@ export class ArrangePanel {
     if (focusOpener) target.opener.focus();
   }
 
+  /** The table is gone. */
+  closeFor(name: string): void {
+    if (this.#target?.table.name === name) this.close(false);
+  }
+
   #openExpert(): void {
     const target = this.#target;
     this.close();

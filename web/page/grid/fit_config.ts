@@ -40,6 +40,29 @@ export function fitConfig(given: Readonly<Config>, types: Types): Fitted {
   return { config, missing: [...missing] };
 }
 
+/**
+ * The configuration of a table whose columns have changed. New columns are shown as well; a filter goes with a column
+ * whose type has changed, and so does its aggregate.
+ */
+export function fitChanged(given: Config, before: Types, types: Types, defaultColumns: Config["columns"] = []): Fitted {
+  const retyped = (name: string) => name in before && name in types && before[name] !== types[name];
+  const lost = (given.filter ?? []).filter(([name]) => retyped(name)).map(([name]) => name);
+  const config: Config = { ...given };
+  config.filter = (given.filter ?? []).filter(([name]) => !retyped(name));
+  config.aggregates = ofColumns(given.aggregates ?? {}, (name) => !retyped(name));
+  config.columns_config = ofColumns(given.columns_config ?? {}, (name) => !retyped(name));
+  const isDefault = JSON.stringify(given.columns) === JSON.stringify(defaultColumns);
+  if (isDefault) delete config.columns;
+  const fitted = fitConfig(config, types);
+  if (!isDefault && fitted.config.columns) {
+    const added = Object.keys(types).filter((name) => !(name in before) && !name.startsWith("_"));
+    fitted.config.columns = [...fitted.config.columns, ...added];
+  }
+  const text = quickText(fitted.config);
+  if (text) Object.assign(fitted.config, withQuickText(fitted.config, text, types)); // it names all columns
+  return { config: fitted.config, missing: [...new Set([...fitted.missing, ...lost])] };
+}
+
 /** Expressions of columns that the table has. A quick filter is made anew if need be, so nothing of it is missing. */
 function fitExpressions(given: Record<string, string>, types: Types, missing: Set<string>): Record<string, string> {
   return Object.fromEntries(

@@ -7,12 +7,22 @@ export class Folds {
   #folded = new Set<string>();
   #buttons = new Map<string, HTMLButtonElement>();
   #onChange: (folded: string[]) => void;
+  #onShow: (folded: string[]) => void;
 
-  /** `root` holds the sections; `onChange` gets the folded areas when the user changes them. */
-  constructor(root: HTMLElement, onChange: (folded: string[]) => void) {
+  /** `root` holds the sections. The folded areas: `onShow` gets them to lay out, `onChange` when the user changes them. */
+  constructor(root: HTMLElement, onShow: (folded: string[]) => void, onChange: (folded: string[]) => void) {
     this.#root = root;
+    this.#onShow = onShow;
     this.#onChange = onChange;
-    for (const section of root.querySelectorAll<HTMLElement>("section[data-area]")) this.#addButton(section);
+    this.update();
+  }
+
+  /** Sections were added or removed. */
+  update(): void {
+    const sections = [...this.#root.querySelectorAll<HTMLElement>("section[data-area]")];
+    for (const [area, button] of this.#buttons) if (!button.isConnected) this.#buttons.delete(area);
+    for (const section of sections) if (!this.#buttons.has(section.dataset["area"]!)) this.#addButton(section);
+    this.show([...this.#folded]);
   }
 
   #addButton(section: HTMLElement): void {
@@ -39,5 +49,6 @@ export class Folds {
       button.setAttribute("aria-expanded", String(!folded));
       button.closest("section")!.toggleAttribute("data-is-folded", folded);
     }
+    this.#onShow(areas);
   }
 }

@@ -10,8 +10,10 @@ import type { PartKind } from "../../protocol/frame.js";
 import { EXPERT_PANEL } from "../arrange/expert_panel.js";
 import { preferences } from "../ui/preferences.js";
 import { chartTimeFormat } from "../ui/time_format.js";
+import { numberFormats, withoutFormats } from "./column_types.js";
+import type { NumberFormats } from "./column_types.js";
 import type { Types } from "./filters.js";
-import { fitConfig } from "./fit_config.js";
+import { fitChanged, fitConfig } from "./fit_config.js";
 import type { Config, Engine, EngineTable, GridElement, View, Viewer } from "./perspective.js";
 import { styleSheet } from "./style_sheet.js";
 
@@ -20,7 +22,8 @@ const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendere
 
 export type Part = { kind: PartKind; payload: ArrayBuffer };
 
-type NamedTable = { table: EngineTable; name: string };
+type TableColumns = { types: Types; formats: NumberFormats };
+type NamedTable = { table: EngineTable; name: string; columns: TableColumns };
 
 /** Initial configuration of a viewer, and callbacks for the user's changes to it and for what of it does not fit. */
 export type ViewerSettings = {
@@ -44,6 +47,8 @@ export class GridTable {
   #switching: Promise<void> | null = null;
   #readers = new Set<Promise<unknown>>();
   #types: Types = {};
+  #numberFormats: NumberFormats = {}; // of decimals
+  #removed = new AbortController();
   #opening: Promise<void> | undefined;
   #defaults: Config = {};
   #savedDefaults: Config = {}; // the defaults as the viewer reports them
@@ -89,8 +94,9 @@ export class GridTable {
       this.#next = null; // if creating the table fails, a deleted one must not be shown
       await unused?.table.delete();
       const name = `${this.name} ${(this.#created += 1)}`;
+      const formats = numberFormats(part.payload); // before the engine takes the bytes
       const table = await this.#engine.table(part.payload, { index: "_id", name });
-      this.#next = { table, name };
+      this.#next = { table, name, columns: { types: await typesOf(table), formats } };
       this.#empty = (await table.size()) === 0;
     }
     return this.#next !== null && this.#current !== null;
@@ -125,8 +131,11 @@ export class GridTable {
     const previous = this.#current;
     this.#current = next;
     this.#next = null;
-    if (!previous) return this.#open(next.table);
-    const chart = this.ready && (await this.#rebindViewer());
+    if (!previous) return this.#open(next.columns);
+    const types = this.#types;
+    const same = JSON.stringify(previous.columns) === JSON.stringify(next.columns);
+    if (!same) this.#setColumns(next.columns);
+    const chart = this.ready && (await (same ? this.#rebindViewer() : this.#rearrange(types)));
     if (chart) setTimeout(() => previous.table.delete(), CHART_MS);
     else await previous.table.delete(); // frees its strings as well
   }
@@ -143,6 +152,17 @@ export class GridTable {
     if (selection) this.viewer.setSelection(selection);
     if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop)) grid.scrollTo(scrollLeft, scrollTop);
     return !grid;
+  }
+
+  /** The current table has other columns: keep what of the arrangement they allow. Returns whether it is a chart. */
+  async #rearrange(before: Types): Promise<boolean> {
+    const { config, missing } = fitChanged(await this.#userConfig(), before, this.#types, this.#savedDefaults.columns ?? []);
+    await this.#restore({ ...NOTHING_CHOSEN, ...this.#defaults });
+    this.#savedDefaults = await this.#userConfig();
+    const failed = await this.#arrange(config);
+    const misfit = failed || this.#describeMissing(missing);
+    if (misfit) void this.#reportMisfit(misfit);
+    return !(await this.viewer.getPlugin()).regular_table;
   }
 
   /** Whether there is a table to show. */
@@ -178,6 +198,9 @@ export class GridTable {
 
   /** Number of rows that pass the filters of a configuration. */
   async passing({ filter = [], expressions = {} }: Config): Promise<number> {
+    while (this.#switching) await this.#switching;
+    // the table may have other columns by now
+    ({ filter = [], expressions = {} } = fitConfig({ filter, expressions }, this.#types).config);
     return (await this.#readView({ filter, expressions, columns: ["_id"] }, (view) => view.num_rows())) ?? 0;
   }
 
@@ -193,11 +216,15 @@ export class GridTable {
     });
   }
 
-  async #open(table: EngineTable): Promise<void> {
-    const [schema, names] = await Promise.all([table.schema(), table.columns()]);
-    this.#types = Object.fromEntries(names.map((name) => [name, schema[name] ?? ""]));
-    const columns = names.filter((name) => !name.startsWith("_"));
+  #setColumns({ types, formats }: TableColumns): void {
+    this.#types = types;
+    this.#numberFormats = formats;
+    const columns = Object.keys(types).filter((name) => !name.startsWith("_"));
     this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
+  }
+
+  async #open(columns: TableColumns): Promise<void> {
+    this.#setColumns(columns);
     if (this.visible) await (this.#opening = this.#openViewer());
     else setTimeout(() => (this.#opening = this.#openViewer()), HIDDEN_MS);
   }
@@ -216,8 +243,19 @@ export class GridTable {
     this.viewer.addEventListener("perspective-config-update", () => this.#reportChanges());
     if (misfit) void this.#reportMisfit(misfit);
     this.#showConfig(await this.viewer.save());
-    preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
-    preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
+    const { signal } = this.#removed;
+    const showTimes = () => this.reading(async () => this.#restore(await this.viewer.save()));
+    preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }), { signal });
+    preferences.addEventListener("timezone", showTimes, { signal });
+  }
+
+  /** The table is gone: free its rows. */
+  async remove(): Promise<void> {
+    this.#removed.abort();
+    while (this.#switching) await this.#switching;
+    await Promise.allSettled([...this.#readers, this.#opening]);
+    if (this.ready) await this.viewer.delete();
+    await this.#current?.table.delete();
   }
 
   async #restore(config: Config): Promise<void> {
@@ -225,7 +263,7 @@ export class GridTable {
     const formats = Object.fromEntries(
       times.map((name) => [name, { ...config.columns_config?.[name], date_format: chartTimeFormat() }]),
     );
-    const columns_config = { ...config.columns_config, ...formats };
+    const columns_config = { ...this.#numberFormats, ...config.columns_config, ...formats };
     await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
   }
 
@@ -248,6 +286,10 @@ export class GridTable {
       await this.#restore(this.#savedDefaults);
       return `the arrangement of ${this.name}`;
     }
+    return this.#describeMissing(missing);
+  }
+
+  #describeMissing(missing: string[]): string {
     return missing.length ? `${missing.map((name) => `“${name}”`).join(", ")} in ${this.name}` : "";
   }
 
@@ -292,11 +334,18 @@ export class GridTable {
   /** The viewer's configuration without what the page sets itself. */
   async #userConfig(): Promise<Config> {
     const { table: _table, theme: _theme, title: _title, ...config } = await this.viewer.save();
-    const columns = Object.entries(config.columns_config ?? {}).map(
+    const columns = Object.entries(withoutFormats(config.columns_config ?? {}, this.#numberFormats)).map(
       ([name, { date_format: _format, ...rest }]) => [name, rest] as const,
     );
-    return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
+    const chosen = columns.filter(([name, rest]) => name in this.#types && Object.keys(rest).length);
+    return { ...config, columns_config: Object.fromEntries(chosen) };
   }
+}
+
+/** In the order of the columns. */
+async function typesOf(table: EngineTable): Promise<Types> {
+  const [schema, names] = await Promise.all([table.schema(), table.columns()]);
+  return Object.fromEntries(names.map((name) => [name, schema[name] ?? ""]));
 }
 
 function idsOf(payload: ArrayBuffer): string[] {
@@ -313,6 +362,16 @@ async function applyPart(table: EngineTable, { kind, payload }: Part): Promise<v
   const { columns } = readArrow(payload); // a remove has one column, `_id`
   return table.remove(columns[0] ?? []);
 }
+
+/** Settings of a viewer that shows all rows of a table. */
+const NOTHING_CHOSEN: Config = {
+  group_by: [],
+  split_by: [],
+  filter: [],
+  expressions: {},
+  aggregates: {},
+  columns_config: {},
+};
 
 /** The panel has its own title; the viewer's would be an empty line. */
 const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");

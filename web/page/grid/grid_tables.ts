@@ -10,7 +10,7 @@ import type { GridTable } from "./grid_table.js";
 const MAX_TRANSITION_MS = 2000;
 
 export class GridTables {
-  readonly byName: Map<string, GridTable>;
+  readonly byName: Map<string, GridTable>; // those of the sources come and go
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(tables: Iterable<GridTable>) {

@@ -117,6 +117,7 @@ export interface Viewer extends HTMLElement {
   getPlugin(): Promise<Plugin>;
   getSelection(): CellRange | null;
   setSelection(range: CellRange): void;
+  delete(): Promise<void>;
   toggleConfig(open?: boolean): Promise<void>;
   resize(force?: boolean): Promise<void>;
 }

@@ -56,18 +56,19 @@ function readout({ at, mean, min, max }: Point, { format }: Quantity): string {
   return `${formatClock(at)} · ${format(mean)}${extremes}`;
 }
 
-/** Lines with a label each, from the newest on; one that would be covered is shortened or left out. */
+/** Lines with a label each, from the newest on; one that would cover another label or line is shortened or left out. */
 function markShapes(marks: (Mark & { x: number })[], { right, top, bottom }: Area): SVGElement[] {
   const shapes = [];
   let free = right + CHARACTER_WIDTH;
-  for (const { x, label, short } of [...marks].reverse()) {
+  for (const [i, { x, label, short }] of [...marks.entries()].reverse()) {
     shapes.push(svgElement("line", { class: "mark", x1: x, x2: x, y1: top - 6, y2: bottom }));
+    const older = marks[i - 1]?.x ?? 0;
     for (const text of [label, short]) {
-      const width = text.length * CHARACTER_WIDTH;
-      const end = Math.max(UNIT_WIDTH + width, Math.min(right, x + width / 2));
-      if (end > free) continue;
-      free = end - width - CHARACTER_WIDTH;
-      shapes.push(svgElement("text", { class: "mark-label", x: end, y: 12, "text-anchor": "end" }, text));
+      const half = (text.length * CHARACTER_WIDTH) / 2;
+      const center = Math.max(UNIT_WIDTH + half, Math.min(right - half, x));
+      if (center + half > free || (text === label && center - half < older)) continue;
+      free = center - half - CHARACTER_WIDTH;
+      shapes.push(svgElement("text", { class: "mark-label", x: center, y: 12, "text-anchor": "middle" }, text));
       break;
     }
   }

@@ -62,8 +62,7 @@ function entriesThat<T>(record: Record<string, unknown>, test: (value: unknown) 
 
 /** All parts of a layout, the missing ones by default. */
 export function completeLayout(found: Partial<Layout>, defaults: Layout): Layout {
-  const known = Object.entries(found.split ?? {}).filter(([name]) => name in defaults.split);
-  return { ...defaults, ...found, split: { ...defaults.split, ...Object.fromEntries(known) } };
+  return { ...defaults, ...found, split: { ...defaults.split, ...found.split } };
 }
 
 /** A name on one line, without blanks around it. */

@@ -13,18 +13,17 @@ import { createViews } from "./page/ui/navigation.js";
 import { preferences } from "./page/ui/preferences.js";
 import { SavedViews } from "./page/ui/saved_views.js";
 import { registerShortcuts } from "./page/ui/shortcuts.js";
+import { CurrentSpec } from "./page/ui/current_spec.js";
 import { StatusBar } from "./page/ui/status_bar.js";
 import { Toast } from "./page/ui/toast.js";
 import { UserMenu } from "./page/ui/user_menu.js";
 import { ViewsMenu } from "./page/ui/views_menu.js";
 import { Connection } from "./protocol/connection.js";
-import { get } from "./protocol/http.js";
-const DATA_TABLES = ["users_ui", "accounts_ui", "final_ui", "rejects_ui"];
+const OTHER_DATA_TABLES = ["final_ui", "rejects_ui"]; // besides those of the sources
 const HISTORY_TABLES = ["control_raw", "generations", "orchestrator_logs"];
 const EXISTING = { filter: [["state", "in", ["live", "standby", "building"]]] };
-const SPEC_RETRY_MS = 2000;
 const OPERATOR_TABLES = ["audit"];
-const TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
+const OTHER_TABLES = [...document.querySelectorAll("perspective-viewer")].map((viewer) => viewer.dataset["table"] ?? "");
 // --- available before the engine is loaded
 const DEFAULT_LAYOUT = {
     view: "tables",
@@ -47,6 +46,11 @@ const statusBar = new StatusBar((since) => {
     health?.setStale(since);
 });
 let workspace = null;
+const spec = new CurrentSpec((changed) => {
+    swapPanel.setSpec(changed);
+    workspace?.setSpec(changed);
+    subscribe();
+});
 let timeline = null;
 let health = null;
 let generations = [];
@@ -91,22 +95,16 @@ function showUser() {
         document.querySelector(`[role=tab][data-table=${table}]`).hidden = role !== "operator";
     }
     subscribe();
-    void readSpec();
-}
-/** What is joined decides which tables and topic fields there are. */
-async function readSpec() {
-    const response = await get("api/v1/spec");
-    if (response.ok)
-        swapPanel.setSpec(response.body);
-    else
-        setTimeout(() => void readSpec(), SPEC_RETRY_MS);
+    void spec.read();
 }
 /** Follow the tables that the user has a right to, and while paused none with data. */
 function subscribe() {
-    if (connection.state === "refused")
+    if (connection.state === "refused" || !spec.current)
         return;
-    const hidden = [...(paused ? DATA_TABLES : []), ...(role === "operator" ? [] : OPERATOR_TABLES)];
-    connection.subscribe(TABLES.filter((table) => !hidden.includes(table)));
+    const sources = spec.current.sources.map(({ table }) => table);
+    const dataTables = [...sources, ...OTHER_DATA_TABLES];
+    const hidden = [...(paused ? dataTables : []), ...(role === "operator" ? [] : OPERATOR_TABLES)];
+    connection.subscribe([...OTHER_TABLES, ...sources].filter((table) => !hidden.includes(table)));
 }
 /** While paused the server sends no data tables; afterwards they come as snapshots into the same grids. */
 function togglePause() {
@@ -172,7 +170,7 @@ const [engine] = await loadEngine().catch((error) => {
     statusBar.showError(`The tables cannot be shown: ${String(error)}. Reload the page, or use another browser.`);
     throw error;
 });
-const grids = (workspace = new Workspace(engine, layout, toast));
+const grids = (workspace = new Workspace(engine, layout, toast, await spec.first));
 const { tables } = grids;
 const history = (timeline = new Timeline(tables));
 const healthView = (health = new HealthView(tables));
@@ -214,8 +212,10 @@ async function frameApplied(frame) {
 receive = (frame) => {
     const { header, parts } = frame;
     latency.frameReceived(frame);
-    if (header.type === "cutover")
-        void readSpec();
+    if (header.type === "cutover") {
+        grids.cutover();
+        void spec.read();
+    }
     if (header.type === "heartbeat")
         for (const part of [statusBar, grids, healthView])
             part.heartbeat(header);

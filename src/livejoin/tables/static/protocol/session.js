@@ -68,7 +68,7 @@ export class Session {
         return JSON.stringify({ subscribe: this.#sent, ...this.#options });
     }
     get #options() {
-        return this.#wait ? { wait: true } : {};
+        return this.#wait || this.#gone.size ? { wait: true } : {};
     }
     /** The tables may be damaged: do not resume from them. */
     invalidate() {

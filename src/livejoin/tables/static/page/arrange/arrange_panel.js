@@ -101,6 +101,11 @@ export class ArrangePanel {
         if (focusOpener)
             target.opener.focus();
     }
+    /** The table is gone. */
+    closeFor(name) {
+        if (this.#target?.table.name === name)
+            this.close(false);
+    }
     #openExpert() {
         const target = this.#target;
         this.close();

@@ -5,12 +5,24 @@ export class Folds {
     #folded = new Set();
     #buttons = new Map();
     #onChange;
-    /** `root` holds the sections; `onChange` gets the folded areas when the user changes them. */
-    constructor(root, onChange) {
+    #onShow;
+    /** `root` holds the sections. The folded areas: `onShow` gets them to lay out, `onChange` when the user changes them. */
+    constructor(root, onShow, onChange) {
         this.#root = root;
+        this.#onShow = onShow;
         this.#onChange = onChange;
-        for (const section of root.querySelectorAll("section[data-area]"))
-            this.#addButton(section);
+        this.update();
+    }
+    /** Sections were added or removed. */
+    update() {
+        const sections = [...this.#root.querySelectorAll("section[data-area]")];
+        for (const [area, button] of this.#buttons)
+            if (!button.isConnected)
+                this.#buttons.delete(area);
+        for (const section of sections)
+            if (!this.#buttons.has(section.dataset["area"]))
+                this.#addButton(section);
+        this.show([...this.#folded]);
     }
     #addButton(section) {
         const area = section.dataset["area"];
@@ -35,5 +47,6 @@ export class Folds {
             button.setAttribute("aria-expanded", String(!folded));
             button.closest("section").toggleAttribute("data-is-folded", folded);
         }
+        this.#onShow(areas);
     }
 }

@@ -8,7 +8,8 @@ import { cellReader, readArrow, readArrowStream } from "../../protocol/arrow.js"
 import { EXPERT_PANEL } from "../arrange/expert_panel.js";
 import { preferences } from "../ui/preferences.js";
 import { chartTimeFormat } from "../ui/time_format.js";
-import { fitConfig } from "./fit_config.js";
+import { numberFormats, withoutFormats } from "./column_types.js";
+import { fitChanged, fitConfig } from "./fit_config.js";
 import { styleSheet } from "./style_sheet.js";
 const CHART_MS = 10_000; // a chart reads its table in its own worker and does not report when it has finished
 const HIDDEN_MS = 500; // hidden viewers wait until the visible ones are rendered
@@ -26,6 +27,8 @@ export class GridTable {
     #switching = null;
     #readers = new Set();
     #types = {};
+    #numberFormats = {}; // of decimals
+    #removed = new AbortController();
     #opening;
     #defaults = {};
     #savedDefaults = {}; // the defaults as the viewer reports them
@@ -67,8 +70,9 @@ export class GridTable {
             this.#next = null; // if creating the table fails, a deleted one must not be shown
             await unused?.table.delete();
             const name = `${this.name} ${(this.#created += 1)}`;
+            const formats = numberFormats(part.payload); // before the engine takes the bytes
             const table = await this.#engine.table(part.payload, { index: "_id", name });
-            this.#next = { table, name };
+            this.#next = { table, name, columns: { types: await typesOf(table), formats } };
             this.#empty = (await table.size()) === 0;
         }
         return this.#next !== null && this.#current !== null;
@@ -105,8 +109,12 @@ export class GridTable {
         this.#current = next;
         this.#next = null;
         if (!previous)
-            return this.#open(next.table);
-        const chart = this.ready && (await this.#rebindViewer());
+            return this.#open(next.columns);
+        const types = this.#types;
+        const same = JSON.stringify(previous.columns) === JSON.stringify(next.columns);
+        if (!same)
+            this.#setColumns(next.columns);
+        const chart = this.ready && (await (same ? this.#rebindViewer() : this.#rearrange(types)));
         if (chart)
             setTimeout(() => previous.table.delete(), CHART_MS);
         else
@@ -126,6 +134,17 @@ export class GridTable {
         if (grid && (grid.scrollLeft !== scrollLeft || grid.scrollTop !== scrollTop))
             grid.scrollTo(scrollLeft, scrollTop);
         return !grid;
+    }
+    /** The current table has other columns: keep what of the arrangement they allow. Returns whether it is a chart. */
+    async #rearrange(before) {
+        const { config, missing } = fitChanged(await this.#userConfig(), before, this.#types, this.#savedDefaults.columns ?? []);
+        await this.#restore({ ...NOTHING_CHOSEN, ...this.#defaults });
+        this.#savedDefaults = await this.#userConfig();
+        const failed = await this.#arrange(config);
+        const misfit = failed || this.#describeMissing(missing);
+        if (misfit)
+            void this.#reportMisfit(misfit);
+        return !(await this.viewer.getPlugin()).regular_table;
     }
     /** Whether there is a table to show. */
     get shown() {
@@ -157,6 +176,10 @@ export class GridTable {
     }
     /** Number of rows that pass the filters of a configuration. */
     async passing({ filter = [], expressions = {} }) {
+        while (this.#switching)
+            await this.#switching;
+        // the table may have other columns by now
+        ({ filter = [], expressions = {} } = fitConfig({ filter, expressions }, this.#types).config);
         return (await this.#readView({ filter, expressions, columns: ["_id"] }, (view) => view.num_rows())) ?? 0;
     }
     /** Read a view of our own; undefined before the first snapshot. */
@@ -171,11 +194,14 @@ export class GridTable {
             }
         });
     }
-    async #open(table) {
-        const [schema, names] = await Promise.all([table.schema(), table.columns()]);
-        this.#types = Object.fromEntries(names.map((name) => [name, schema[name] ?? ""]));
-        const columns = names.filter((name) => !name.startsWith("_"));
+    #setColumns({ types, formats }) {
+        this.#types = types;
+        this.#numberFormats = formats;
+        const columns = Object.keys(types).filter((name) => !name.startsWith("_"));
         this.#defaults = { plugin: "Datagrid", settings: false, columns, ...this.#settings.defaults };
+    }
+    async #open(columns) {
+        this.#setColumns(columns);
         if (this.visible)
             await (this.#opening = this.#openViewer());
         else
@@ -197,13 +223,25 @@ export class GridTable {
         if (misfit)
             void this.#reportMisfit(misfit);
         this.#showConfig(await this.viewer.save());
-        preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }));
-        preferences.addEventListener("timezone", () => this.reading(async () => this.#restore(await this.viewer.save())));
+        const { signal } = this.#removed;
+        const showTimes = () => this.reading(async () => this.#restore(await this.viewer.save()));
+        preferences.addEventListener("theme", () => this.viewer.restore({ theme: theme() }), { signal });
+        preferences.addEventListener("timezone", showTimes, { signal });
+    }
+    /** The table is gone: free its rows. */
+    async remove() {
+        this.#removed.abort();
+        while (this.#switching)
+            await this.#switching;
+        await Promise.allSettled([...this.#readers, this.#opening]);
+        if (this.ready)
+            await this.viewer.delete();
+        await this.#current?.table.delete();
     }
     async #restore(config) {
         const times = Object.keys(this.#types).filter((name) => this.#types[name] === "datetime");
         const formats = Object.fromEntries(times.map((name) => [name, { ...config.columns_config?.[name], date_format: chartTimeFormat() }]));
-        const columns_config = { ...config.columns_config, ...formats };
+        const columns_config = { ...this.#numberFormats, ...config.columns_config, ...formats };
         await this.viewer.restore({ ...config, columns_config, ...this.#binding, title: this.name, theme: theme() });
     }
     /** Show another arrangement, relative to the defaults; undefined for the defaults. */
@@ -227,6 +265,9 @@ export class GridTable {
             await this.#restore(this.#savedDefaults);
             return `the arrangement of ${this.name}`;
         }
+        return this.#describeMissing(missing);
+    }
+    #describeMissing(missing) {
         return missing.length ? `${missing.map((name) => `“${name}”`).join(", ")} in ${this.name}` : "";
     }
     /** What is shown is another arrangement than the one asked for. */
@@ -264,9 +305,15 @@ export class GridTable {
     /** The viewer's configuration without what the page sets itself. */
     async #userConfig() {
         const { table: _table, theme: _theme, title: _title, ...config } = await this.viewer.save();
-        const columns = Object.entries(config.columns_config ?? {}).map(([name, { date_format: _format, ...rest }]) => [name, rest]);
-        return { ...config, columns_config: Object.fromEntries(columns.filter(([, rest]) => Object.keys(rest).length)) };
+        const columns = Object.entries(withoutFormats(config.columns_config ?? {}, this.#numberFormats)).map(([name, { date_format: _format, ...rest }]) => [name, rest]);
+        const chosen = columns.filter(([name, rest]) => name in this.#types && Object.keys(rest).length);
+        return { ...config, columns_config: Object.fromEntries(chosen) };
     }
+}
+/** In the order of the columns. */
+async function typesOf(table) {
+    const [schema, names] = await Promise.all([table.schema(), table.columns()]);
+    return Object.fromEntries(names.map((name) => [name, schema[name] ?? ""]));
 }
 function idsOf(payload) {
     const { view, fields, batches } = readArrowStream(payload);
@@ -282,6 +329,15 @@ async function applyPart(table, { kind, payload }) {
     const { columns } = readArrow(payload); // a remove has one column, `_id`
     return table.remove(columns[0] ?? []);
 }
+/** Settings of a viewer that shows all rows of a table. */
+const NOTHING_CHOSEN = {
+    group_by: [],
+    split_by: [],
+    filter: [],
+    expressions: {},
+    aggregates: {},
+    columns_config: {},
+};
 /** The panel has its own title; the viewer's would be an empty line. */
 const HIDE_TITLEBAR = styleSheet("regular-layout-frame::part(titlebar) { display: none !important }");
 /** A cell may hold a megabyte of text: the columns after it must stay within reach. */

@@ -5,7 +5,7 @@
 // 30,000 rows per table take 0.7 s; beyond this limit the page freezes longer than a single-step switch is worth
 const MAX_TRANSITION_MS = 2000;
 export class GridTables {
-    byName;
+    byName; // those of the sources come and go
     #queue = Promise.resolve();
     constructor(tables) {
         this.byName = new Map([...tables].map((table) => [table.name, table]));

@@ -7,6 +7,7 @@ import { attachMenu, openMenuAt } from "../ui/menu.js";
 import { cellMenu, targetOf } from "./cell_menu.js";
 import { styleCells } from "./cell_style.js";
 import { ChangedCells } from "./changed_cells.js";
+import { chartDefaults } from "./chart_defaults.js";
 import { GridColumns } from "./columns.js";
 import { copy, copyText, download, selection } from "./export.js";
 import { FilterBar } from "./filter_bar.js";
@@ -14,21 +15,6 @@ import { enableHeadings } from "./headings.js";
 import { OrderMenu } from "./order_menu.js";
 import { correctedSort } from "./row_order.js";
 import { writeTimes } from "./times.js";
-/** Initial configuration of charts: a chart of single rows is of no use. */
-const CHART_DEFAULTS = {
-    users_ui: { group_by: ["age"], columns: ["userId"], aggregates: { userId: "count" } },
-    accounts_ui: { group_by: ["accountType"], columns: ["balance"], aggregates: { balance: "sum" } },
-    final_ui: {
-        group_by: ["accountType"],
-        columns: ["balance"],
-        aggregates: { balance: "sum" },
-        filter: [["accountType", "is not null", null]], // Perspective's charts label the null group with another one's name
-    },
-    rejects_ui: { group_by: ["reason"], columns: ["offset"], aggregates: { offset: "count" } },
-    orchestrator_logs: { group_by: ["level"], columns: ["msg"], aggregates: { msg: "count" } },
-    control_raw: { group_by: ["outcome"], columns: ["offset"], aggregates: { offset: "count" } },
-    generations: { group_by: ["generation"], columns: ["catchUpSeconds"] },
-};
 const FORMAT_LABELS = { csv: "CSV", json: "JSON", arrow: "Arrow" };
 const FORMATS = Object.keys(FORMAT_LABELS);
 export class TablePanel {
@@ -157,12 +143,12 @@ export class TablePanel {
             return;
         const config = await viewer.save();
         if (plugin === GRID) {
-            await viewer.restore(toGrid(config, this.#gridConfig, CHART_DEFAULTS[name], this.#table.defaults));
+            await viewer.restore(toGrid(config, this.#gridConfig, chartDefaults(name, this.#table.types), this.#table.defaults));
             this.#gridConfig = null;
             return;
         }
         this.#gridConfig = rememberedGrid(config) ?? this.#gridConfig;
-        const chart = toChart(config, plugin, CHART_DEFAULTS[name]);
+        const chart = toChart(config, plugin, chartDefaults(name, this.#table.types));
         const sort = correctedSort(name, { ...config, ...chart }, "desc");
         await viewer.restore({ ...chart, ...(sort ? { sort } : {}) });
         this.#table.fit();

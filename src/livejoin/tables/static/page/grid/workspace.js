@@ -1,17 +1,19 @@
 /** The Tables view: the join on top, the sources below it, livejoin's own tables in tabs, with separators between. */
 import { ArrangePanel } from "../arrange/arrange_panel.js";
 import { byId, element, setText } from "../ui/dom.js";
-import { describeChoice, formatCount } from "../ui/format.js";
+import { describeChoice, formatCount, topicsOf } from "../ui/format.js";
 import { createTabs } from "../ui/navigation.js";
 import { isTyping } from "../ui/shortcuts.js";
-import { enableSplitters } from "../ui/splitters.js";
+import { Splitters } from "../ui/splitters.js";
 import { Folds } from "./folds.js";
 import { GridTable } from "./grid_table.js";
 import { GridTables } from "./grid_tables.js";
 import { repeatMissedDraws } from "./missed_draws.js";
 import { arrivalSort } from "./row_order.js";
+import { SourceAreas } from "./source_areas.js";
 import { TablePanel } from "./table_panel.js";
-export const DEFAULT_SPLIT = { final: 10, sources: 5, bottom: 4, users: 5, accounts: 4 };
+export const DEFAULT_SPLIT = { final: 10, sources: 5, bottom: 4 };
+const LAYOUT_MISFIT = "The rest is arranged; not here";
 export class Workspace {
     tables;
     #layout;
@@ -19,27 +21,34 @@ export class Workspace {
     #arrangePanel;
     #lastUsed = null; // the panel of the last pointer press
     #folds;
-    #setSplit;
+    #splitters;
     #showTab;
     #main = byId("view-tables");
+    #areas = new SourceAreas(this.#main);
+    #engine;
     #live;
     #status = null;
+    #misfitIntro = LAYOUT_MISFIT;
     #misfits = []; // what of the layout is not here
     #toast;
-    constructor(engine, layout, toast) {
+    constructor(engine, layout, toast, spec) {
+        this.#engine = engine;
         this.#layout = layout;
         this.#toast = toast;
         this.#arrangePanel = new ArrangePanel(toast);
+        this.#areas.show(spec.sources);
         const viewers = [...this.#main.querySelectorAll("perspective-viewer")];
-        this.tables = new GridTables(viewers.map((viewer) => this.#createTable(engine, viewer)));
+        this.tables = new GridTables(viewers.map((viewer) => this.#createTable(viewer)));
         for (const table of this.tables.byName.values())
-            this.#addPanel(table, toast);
-        this.#folds = new Folds(this.#main, (folded) => {
+            this.#addPanel(table);
+        const arrangeAreas = (folded) => this.#areas.arrange(folded);
+        this.#folds = new Folds(this.#main, arrangeAreas, (folded) => {
             layout.update({ folded });
             this.#fit();
         });
         this.#folds.show(layout.current.folded);
-        this.#setSplit = enableSplitters(this.#main, layout.current.split, (split) => layout.update({ split }));
+        this.#splitters = new Splitters(this.#main, layout.current.split, (split) => layout.update({ split }));
+        this.#splitters.update(this.#areas.sizes);
         this.#leaveOutUnknown();
         this.#showTab = createTabs(byId("tabs"), layout.current.tab, (tab) => {
             for (const tools of byId("tab-tools").children)
@@ -57,7 +66,37 @@ export class Workspace {
                 event.preventDefault();
         });
     }
-    #createTable(engine, viewer) {
+    /** Other sources may be joined: tables that are gone leave, and new ones appear. */
+    setSpec({ sources }) {
+        const gone = this.#areas.tables.filter((name) => !sources.some(({ table }) => table === name));
+        const created = this.#areas.show(sources);
+        for (const name of gone) {
+            this.#arrangePanel.closeFor(name);
+            void this.tables.byName.get(name)?.remove();
+            this.tables.byName.delete(name);
+            this.#panels.delete(name);
+        }
+        for (const viewer of created) {
+            const table = this.#createTable(viewer);
+            this.tables.byName.set(table.name, table);
+            this.#addPanel(table);
+        }
+        if (!gone.length && !created.length)
+            return;
+        this.#folds.update();
+        this.#splitters.update(this.#areas.sizes);
+        for (const name of gone)
+            this.#reportMisfit(`the table ${name}`);
+        if (gone.length)
+            this.#leaveOutUnknown();
+        this.#showWidened();
+    }
+    /** Other rows are about to be shown, perhaps with other columns and tables. */
+    cutover() {
+        this.#misfits = [];
+        this.#misfitIntro = "Other sources or fields are joined now. What remains is as it was; gone";
+    }
+    #createTable(viewer) {
         const name = viewer.dataset["table"] ?? "";
         const layout = this.#layout;
         const onChange = (changes) => {
@@ -66,12 +105,12 @@ export class Workspace {
         };
         const defaults = { plugin_config: { edit_mode: "SELECT_REGION" }, sort: arrivalSort(name, "desc") };
         const onMisfit = (what) => this.#reportMisfit(what);
-        return new GridTable(engine, viewer, { defaults, saved: layout.current.tables[name], onChange, onMisfit });
+        return new GridTable(this.#engine, viewer, { defaults, saved: layout.current.tables[name], onChange, onMisfit });
     }
-    #addPanel(table, toast) {
+    #addPanel(table) {
         const body = table.viewer.parentElement;
         const layout = this.#layout;
-        const panel = new TablePanel(table, body, toast, {
+        const panel = new TablePanel(table, body, this.#toast, {
             following: layout.current.following.includes(table.name),
             arrangePanel: this.#arrangePanel,
             onFollow: (following) => {
@@ -121,6 +160,9 @@ export class Workspace {
             this.#main.dataset["wide"] = area;
         else
             delete this.#main.dataset["wide"];
+        for (const section of this.#main.querySelectorAll("section[data-area]")) {
+            section.toggleAttribute("data-is-wide", section.dataset["area"] === area);
+        }
         for (const [name, panel] of this.#panels)
             panel.wide = name === wide && area !== "";
         this.#fit();
@@ -137,10 +179,11 @@ export class Workspace {
     /** Show the layout, which is another one now. */
     async arrange() {
         this.#misfits = [];
+        this.#misfitIntro = LAYOUT_MISFIT;
         this.#leaveOutUnknown();
         const { folded, split, tab, following, tables } = this.#layout.current;
         this.#folds.show(folded);
-        this.#setSplit(split);
+        this.#splitters.show(split);
         this.#showTab(tab);
         this.#showWidened();
         for (const [name, panel] of this.#panels)
@@ -174,7 +217,7 @@ export class Workspace {
     /** Tables report one after another, as they are opened. */
     #reportMisfit(what) {
         this.#misfits.push(what);
-        this.#toast.show(`The rest is arranged; not here: ${this.#misfits.join("; ")}.`);
+        this.#toast.show(`${this.#misfitIntro}: ${this.#misfits.join("; ")}.`);
     }
     setLive(generation) {
         this.#live = generation;
@@ -202,10 +245,9 @@ export class Workspace {
             return "No rejects: every record read so far is valid.";
         if (!live)
             return `Nothing is live yet: ${this.#status?.message || "livejoin is starting"}. Swap… chooses other topics.`;
-        if (table === "users_ui")
-            return `No records yet. Reading from ${live.usersTopic}; rows appear as they are written.`;
-        if (table === "accounts_ui")
-            return `No records yet. Reading from ${live.accountsTopic}; rows appear as they are written.`;
+        const topic = topicsOf(live)[table.replace(/_ui$/, "")];
+        if (topic)
+            return `No records yet. Reading from ${topic}; rows appear as they are written.`;
         if (table === "final_ui")
             return `No joined rows yet: ${describeChoice(live)}. The source tables show which records were read.`;
         return "No rows yet.";

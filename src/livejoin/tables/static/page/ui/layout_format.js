@@ -43,8 +43,7 @@ function entriesThat(record, test) {
 }
 /** All parts of a layout, the missing ones by default. */
 export function completeLayout(found, defaults) {
-    const known = Object.entries(found.split ?? {}).filter(([name]) => name in defaults.split);
-    return { ...defaults, ...found, split: { ...defaults.split, ...Object.fromEntries(known) } };
+    return { ...defaults, ...found, split: { ...defaults.split, ...found.split } };
 }
 /** A name on one line, without blanks around it. */
 export const cleanName = (name) => typeof name === "string" ? name.replace(/[\s\p{C}]+/gu, " ").trim().slice(0, MOST_NAME_CHARS).trim() : "";

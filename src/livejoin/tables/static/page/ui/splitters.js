@@ -1,34 +1,61 @@
 /** Draggable separators between panels, also moved by the arrow keys. Sizes are CSS variables in `fr`. */
 const KEY_STEP = 0.05; // share of the pair that an arrow key moves
 const MIN_SHARE = 0.12;
-/**
- * Each `role="separator"` names in `data-between` the two panels that it resizes: `users accounts`.
- * Returns the function that sets all sizes.
- */
-export function enableSplitters(root, initial, onChange) {
-    let sizes = { ...initial };
-    const separators = [...root.querySelectorAll("[role=separator]")];
-    const neighbours = (separator) => (separator.dataset["between"] ?? "").split(" ");
-    const share = (separator) => {
-        const [first, second] = neighbours(separator);
-        return (sizes[first] ?? 1) / ((sizes[first] ?? 1) + (sizes[second] ?? 1));
-    };
-    const apply = () => {
-        for (const [name, size] of Object.entries(sizes))
-            root.style.setProperty(`--${name}`, `${size}fr`);
-        for (const separator of separators) {
-            separator.setAttribute("aria-valuenow", String(Math.round(100 * share(separator))));
+/** Each `role="separator"` names in `data-between` the two panels that it resizes: `final sources`. */
+export class Splitters {
+    #root;
+    #onChange;
+    #defaults = {};
+    #chosen;
+    #separators = new Set();
+    /** `initial` are the sizes that the user has chosen; `onChange` gets them when the user changes one. */
+    constructor(root, initial, onChange) {
+        this.#root = root;
+        this.#chosen = initial;
+        this.#onChange = onChange;
+        for (const separator of root.querySelectorAll("[role=separator]"))
+            this.#add(separator);
+        this.#apply();
+    }
+    /** Separators were added or removed; `defaults` are the sizes of panels whose size nobody has chosen. */
+    update(defaults) {
+        this.#defaults = defaults;
+        const present = [...this.#root.querySelectorAll("[role=separator]")];
+        for (const separator of present)
+            if (!this.#separators.has(separator))
+                this.#add(separator);
+        this.#separators = new Set(present);
+        this.#apply();
+    }
+    show(sizes) {
+        this.#chosen = { ...sizes };
+        this.#apply();
+    }
+    #size(name) {
+        return this.#chosen[name] ?? this.#defaults[name] ?? 1;
+    }
+    #share(separator) {
+        const [first, second] = neighbours(separator).map((name) => this.#size(name));
+        return first / (first + second);
+    }
+    #apply() {
+        for (const [name, size] of Object.entries({ ...this.#defaults, ...this.#chosen })) {
+            this.#root.style.setProperty(`--size-${name}`, `${size}fr`);
         }
-    };
+        for (const separator of this.#separators) {
+            separator.setAttribute("aria-valuenow", String(Math.round(100 * this.#share(separator))));
+        }
+    }
     /** Give the first neighbour this share of the pair. */
-    const resize = (separator, newShare) => {
+    #resize(separator, newShare) {
         const [first, second] = neighbours(separator);
-        const both = (sizes[first] ?? 1) + (sizes[second] ?? 1);
+        const both = this.#size(first) + this.#size(second);
         const clamped = Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, newShare));
-        sizes = { ...sizes, [first]: both * clamped, [second]: both * (1 - clamped) };
-        apply();
-    };
-    for (const separator of separators) {
+        this.#chosen = { ...this.#chosen, [first]: both * clamped, [second]: both * (1 - clamped) };
+        this.#apply();
+    }
+    #add(separator) {
+        this.#separators.add(separator);
         const vertical = separator.getAttribute("aria-orientation") === "vertical";
         separator.addEventListener("pointerdown", (event) => {
             separator.setPointerCapture(event.pointerId);
@@ -37,10 +64,10 @@ export function enableSplitters(root, initial, onChange) {
             if (!before || !after)
                 return;
             const [start, end] = vertical ? [before.left, after.right] : [before.top, after.bottom];
-            const drag = ({ clientX, clientY }) => resize(separator, ((vertical ? clientX : clientY) - start) / (end - start));
+            const drag = ({ clientX, clientY }) => this.#resize(separator, ((vertical ? clientX : clientY) - start) / (end - start));
             const drop = () => {
                 separator.removeEventListener("pointermove", drag);
-                onChange(sizes);
+                this.#onChange(this.#chosen);
             };
             separator.addEventListener("pointermove", drag);
             separator.addEventListener("lostpointercapture", drop, { once: true });
@@ -50,13 +77,9 @@ export function enableSplitters(root, initial, onChange) {
             if (event.key !== less && event.key !== more)
                 return;
             event.preventDefault();
-            resize(separator, share(separator) + (event.key === more ? KEY_STEP : -KEY_STEP));
-            onChange(sizes);
+            this.#resize(separator, this.#share(separator) + (event.key === more ? KEY_STEP : -KEY_STEP));
+            this.#onChange(this.#chosen);
         });
     }
-    apply();
-    return (restored) => {
-        sizes = { ...restored };
-        apply();
-    };
 }
+const neighbours = (separator) => (separator.dataset["between"] ?? "").split(" ");
