@@ -155,3 +155,10 @@ def test_a_path_has_steps_and_is_what_reasons_show() -> None:
     assert (nested.steps, nested.label, nested.digits) == (("a", 0, "b"), "$.a[0].b", (12, 2))
     flat = spec.Column("a.b", "int64")
     assert (flat.steps, flat.label, flat.digits) == (("a.b",), "a.b", None)
+
+
+def test_several_lookups_have_a_version_each_and_are_joined_left() -> None:
+    assert ORDERS.versioned_lookups == ("customers", "payments")
+    assert ORDERS.joins == ("left",)
+    assert spec.DEFAULT.versioned_lookups == ()
+    assert spec.DEFAULT.joins == ("left", "inner", "left_outer")

@@ -282,7 +282,7 @@ class JoinSpec:
 
     def allows(self, join: Join) -> bool:
         """Whether the sources can be joined like this: only `left` takes several lookups."""
-        return join == "left" or len(self.lookups) == 1
+        return join in self.joins
 
     def fitted(self, choice: Choice, default: Choice) -> Choice:
         """A choice for these sources: what another spec's choice lacks comes from the default."""
