@@ -139,7 +139,7 @@ def test_a_leader_refuses_a_newer_ledger_and_changes_nothing(
         kafka.create_topic(topic)
     other = kafka.producer(**{"transactional.id": names.leader})
     other.init_transactions(20)
-    _write(kafka, names, {"format": 4, "live": "means something else"})
+    _write(kafka, names, {"format": 5, "live": "means something else"})
     own_topics = [t for t in kafka.topics() if t.startswith(names.prefix)]
     before = {topic: kafka.end_offset(topic) for topic in own_topics}
     with running(kafka, tmp_path / "run", name=names.prefix) as live:
@@ -168,7 +168,7 @@ def test_a_table_server_next_to_a_newer_leader_reports_it_and_serves_its_rows(
     live = leader.write_generation(1, 20)
     leader.set_live(live)
     with leader.server() as server:
-        _write(leader.kafka, names, {"format": 4, "live": {"number": 2}})
+        _write(leader.kafka, names, {"format": 5, "live": {"number": 2}})
         until(lambda: stale(server) == NEWER, "it is reported")
         assert heartbeat(server)["stale"] == NEWER
         checks = {check["name"]: check for check in server.request("readyz?verbose")["checks"]}
@@ -202,7 +202,7 @@ def _newer(generation: Generation) -> Generation:
 def test_a_server_started_next_to_a_newer_leader_reports_why_it_has_no_rows(
     leader: FakeLeader, names: Names, tmp_path: Path
 ) -> None:
-    _write(leader.kafka, names, {"format": 4})
+    _write(leader.kafka, names, {"format": 5})
     folder = tmp_path / "serve"
     with running(leader.kafka, folder, command="serve", name=names.prefix) as server:
         until(partial(_reports_newer_format, server), "it is reported")
