@@ -19,9 +19,10 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 
 # Four at a time: the tests wait a lot, for elections, JVMs and the browser.
 SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline tests/locks
-THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime)
+THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime) \
+	$(patsubst %,tests/scenarios/test_%.py,limited_broker older_broker orders_demo your_kafka)
 FOURTH := $(patsubst %,tests/%,browser delivery doctor kafka control)
-FIRST := $(filter-out $(SECOND),$(wildcard tests/scenarios/test_*.py))
+FIRST := $(filter-out $(SECOND) $(THIRD),$(wildcard tests/scenarios/test_*.py))
 PYTEST = $(BIN)/pytest $(2) -o cache_dir=.pytest_cache/$(1)
 AGAIN = $(call PYTEST,$(1),--last-failed --last-failed-no-failures none)
 

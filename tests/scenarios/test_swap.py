@@ -181,7 +181,7 @@ def test_every_message_is_recorded(world: World) -> None:
         own_messages = [
             msg
             for msg in messages
-            if f"control 0-{offset} " in msg or f"control 0-{offset}:" in msg
+            if f"control 0/{offset} " in msg or f"control 0/{offset}:" in msg
         ]
         assert len(own_messages) >= 3, (offset, own_messages)
     until(lambda: world.status()["state"] == "live", "live")
