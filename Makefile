@@ -18,10 +18,10 @@ demo: setup ## run everything on this machine: broker, Spark, sample data, the p
 	@$(BIN)/livejoin demo
 
 # Four at a time: the tests wait a lot, for elections, JVMs and the browser.
-SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) tests/pipeline tests/locks
+SECOND := $(patsubst %,tests/scenarios/test_%.py,serve swap topics) $(patsubst %,tests/%,pipeline locks kafka delivery)
 THIRD := $(patsubst %,tests/%,core tables client web docs cli config app rig runtime) \
 	$(patsubst %,tests/scenarios/test_%.py,limited_broker older_broker orders_demo your_kafka)
-FOURTH := $(patsubst %,tests/%,browser delivery doctor kafka control)
+FOURTH := $(patsubst %,tests/%,browser doctor control)
 FIRST := $(filter-out $(SECOND) $(THIRD),$(wildcard tests/scenarios/test_*.py))
 PYTEST = $(BIN)/pytest $(2) -o cache_dir=.pytest_cache/$(1)
 AGAIN = $(call PYTEST,$(1),--last-failed --last-failed-no-failures none)

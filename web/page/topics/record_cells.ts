@@ -6,6 +6,7 @@ import { formatBytes, plural } from "../ui/format.js";
 import { icon } from "../ui/icons.js";
 import { formatTime } from "../ui/time_format.js";
 
+const NULL = "–"; // as in every table
 const LINE_CHARS = 400; // of a value, or of one field, in one line; opened it is shown whole
 const BEFORE_MATCH_CHARS = 40; // of a long value whose beginning is left out
 
@@ -106,7 +107,7 @@ function excerpt(text: string, { search }: RecordStyle): string {
 }
 
 function headerText({ text, base64 }: RecordHeader): string {
-  return base64 === null ? (text ?? "null") : `base64:${base64}`;
+  return base64 === null ? (text ?? NULL) : `base64:${base64}`;
 }
 
 function headerValue(header: RecordHeader): Node {
@@ -116,7 +117,7 @@ function headerValue(header: RecordHeader): Node {
   return element("span", {}, headerText(header), cut && element("span", { class: "muted" }, cut));
 }
 
-const nullMark = () => element("i", { class: "muted" }, "null");
+const nullMark = () => element("span", { class: "muted", title: "null" }, NULL);
 
 /** The text, with what was searched for marked. */
 function highlighted(text: string, search: string): HTMLElement {

@@ -3,6 +3,7 @@ import { element } from "../ui/dom.js";
 import { formatBytes, plural } from "../ui/format.js";
 import { icon } from "../ui/icons.js";
 import { formatTime } from "../ui/time_format.js";
+const NULL = "–"; // as in every table
 const LINE_CHARS = 400; // of a value, or of one field, in one line; opened it is shown whole
 const BEFORE_MATCH_CHARS = 40; // of a long value whose beginning is left out
 export function timeOf({ timestamp }) {
@@ -86,7 +87,7 @@ function excerpt(text, { search }) {
     return (start ? "…" : "") + text.slice(start, start + LINE_CHARS);
 }
 function headerText({ text, base64 }) {
-    return base64 === null ? (text ?? "null") : `base64:${base64}`;
+    return base64 === null ? (text ?? NULL) : `base64:${base64}`;
 }
 function headerValue(header) {
     if (header.bytes === null)
@@ -95,7 +96,7 @@ function headerValue(header) {
     const cut = header.text !== null && length < header.bytes ? `… of ${formatBytes(header.bytes)}` : "";
     return element("span", {}, headerText(header), cut && element("span", { class: "muted" }, cut));
 }
-const nullMark = () => element("i", { class: "muted" }, "null");
+const nullMark = () => element("span", { class: "muted", title: "null" }, NULL);
 /** The text, with what was searched for marked. */
 function highlighted(text, search) {
     const parts = [];
