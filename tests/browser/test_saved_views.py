@@ -163,12 +163,20 @@ def test_a_view_has_every_part_of_the_arrangement(page: Page) -> None:
     arrange(page, "final_ui", columns=["name", "userId"], columns_config=columns)
     page.click("section[data-area=final] .order")
     page.locator(".menu [role=menuitem]", has_text="Following").click()
+    carries(page, final_ui={"columns": ["name", "userId"]})
+    until(lambda: layout_in(address(page)).get("following") == ["final_ui"], "followed", LIMIT_S)
     page.fill("section[data-area=final] .quick", "ada")
     page.focus("[data-between='users accounts']")
     page.keyboard.press("ArrowRight")
     page.click("#tab-control")
     tool(page, "users", "Fold").or_(page.locator("[title='Fold users_ui']")).first.click()
     carries(page, users_ui={"plugin": "Y Bar"}, final_ui={"columns": ["name", "userId"]})
+    filtered = "the quick filter, which waits for more letters, is carried"
+    until(
+        lambda: bool(layout_in(address(page))["tables"]["final_ui"].get("filter")),
+        filtered,
+        LIMIT_S,
+    )
     save(page, "Everything")
     until(lambda: "view=Everything" in address(page), "in the address", LIMIT_S)
     before = layout_in(address(page))
